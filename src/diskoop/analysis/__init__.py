@@ -1,0 +1,1 @@
+"""sequences taken apart and put together"""

@@ -1,0 +1,88 @@
+"""sequences -> spectrum, coefficients, static and dynamic parts"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diskoop.data.sequences import Units
+from diskoop.errors import InputError, suggest
+from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.numerics.factors import Factor, swap
+from diskoop.numerics.operator import Operator
+from diskoop.numerics.spectrum import Order, Spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """Latents beside the modes they are made of. Edits return a new one; `decode` brings it back to frames."""
+
+    model: KoopmanAutoencoder
+    operator: Operator
+    spectrum: Spectrum
+    z: Tensor  # (n, time, k)
+    factors: dict[str, Factor]  # "static" and "dynamic", and those that were found
+    units: Units
+
+    @classmethod
+    def of(
+        cls, model: KoopmanAutoencoder, operator: Operator, z: Tensor, static: int, order: Order, units: Units
+    ) -> "Decomposition":
+        spectrum = Spectrum.of(operator.matrix, order)
+        chosen = spectrum.static(static)
+        factors = {
+            "static": Factor.from_modes("static", spectrum, chosen),
+            "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
+        }
+        return cls(model, operator, spectrum, z, factors, units)
+
+    @cached_property
+    def coefficients(self) -> Tensor:
+        """(n, time, k) complex: how much of each mode is in each frame."""
+        return self.spectrum.project(self.z)
+
+    @property
+    def static(self) -> Tensor:
+        """(n, time, k): the part of the latents that stays."""
+        return self.factors["static"].part(self.z)
+
+    @property
+    def dynamic(self) -> Tensor:
+        """(n, time, k): the part that moves."""
+        return self.factors["dynamic"].part(self.z)
+
+    def factor(self, what: str | Sequence[str] | Sequence[int]) -> Factor:
+        """A factor by name, the sum of several, or that of explicit mode indices."""
+        words = [what] if isinstance(what, str) else list(what)
+        if words and all(isinstance(word, int | np.integer) for word in words):
+            indices = [int(word) for word in words]
+            return Factor.from_modes(f"modes {indices}", self.spectrum, self.spectrum.select(indices))
+        names = [str(word) for word in words]
+        for name in names:
+            if name not in self.factors:
+                raise InputError(f"unknown factor {name!r}; {suggest(name, self.factors)}")
+        projectors = [self.factors[name].projector for name in names]
+        nothing = torch.zeros_like(self.factors["static"].projector)
+        return Factor(" + ".join(names), sum(projectors, start=nothing))
+
+    def swap(
+        self, what: str | Sequence[str] | Sequence[int], donor: Sequence[int] | NDArray[Any], amount: float = 1.0
+    ) -> "Decomposition":
+        """Each sequence with `what` moved towards sequence `donor[i]` of this set; amount 1 replaces it."""
+        givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
+        if givers.shape != (len(self.z),) or not ((givers >= 0) & (givers < len(self.z))).all():
+            raise InputError(
+                f"expected {len(self.z)} donors, one for each sequence, from 0 to {len(self.z) - 1}, got {np.asarray(donor)}"
+            )
+        return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount))
+
+    @torch.no_grad()
+    def decode(self) -> NDArray[Any]:
+        """(n, time, ...) in the units the sequences came in."""
+        self.model.eval()
+        return self.units.from_model(self.model.decode(self.z)).cpu().numpy()

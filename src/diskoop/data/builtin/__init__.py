@@ -1,0 +1,1 @@
+"""sets drawn or computed here, nothing downloaded"""

@@ -1,0 +1,21 @@
+"""what ends a command early, said in one sentence"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Bad input: the message quotes what came and what was wanted. The command line ends with exit code 2."""
+
+
+class Stopped(Exception):  # noqa: N818 - being asked to stop is no error
+    """Work that ended before its time, with what it had done saved. The command line ends with exit code 1."""
+
+
+def suggest(given: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest known one, or all of them."""
+    known = sorted(known)
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.6)
+    if not near:  # the user may have the right key in the wrong section: model.static for spectrum.static
+        near = [name for name in known if name.rpartition(".")[2] == given.rpartition(".")[2]][:1]
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"

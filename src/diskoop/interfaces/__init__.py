@@ -1,0 +1,1 @@
+"""how people reach it"""

@@ -1,0 +1,134 @@
+"""one verb per command, no maths"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import diskoop
+from diskoop.errors import InputError, Stopped
+from diskoop.settings import Settings, merged, parse_overrides, presets, read_yaml
+
+# Everything heavier is imported by the command that needs it: `diskoop --help` answers at once.
+
+app = typer.Typer(
+    help=diskoop.__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(diskoop.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+) -> None:
+    """Train a small model on the puppets from scratch (minutes), then draw its spectrum and a swap."""
+    from diskoop.interfaces.demo import run_demo
+
+    picture = run_demo(out)
+    print(f"look at {picture}")
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="A built-in data set.")],
+    size: Annotated[int | None, typer.Option(help="Pixels, for video.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to draw a preview (PNG).")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many sequences the preview shows.")] = 16,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+) -> None:
+    """Say what a data set holds, and draw a contact sheet of it."""
+    from diskoop.interfaces.describe import describe_data, preview
+
+    facts = describe_data(name, size)
+    picture = preview(name, size, count, out or Path(f"{name}.png"))
+    if as_json:
+        print(json.dumps({**facts, "preview": str(picture)}))
+        return
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            print(f"{key}:")
+            for inner, text in value.items():
+                print(f"  {inner}: {_plain(text)}")
+        else:
+            print(f"{key}: {_plain(value)}")
+    print(f"preview: {picture}")
+
+
+@app.command()
+def train(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, such as model.k=24.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", "-c", help=f"A YAML file, or a preset: {', '.join(presets())}.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
+    start: Annotated[Path | None, typer.Option("--from", help="Start from the weights and settings of this run.")] = None,
+    go_on: Annotated[Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")] = None,
+) -> None:
+    """Train a model; Ctrl-C saves, and --resume goes on as if nothing had happened."""
+    if go_on is not None:
+        if overrides or config or out or start:
+            raise InputError("--resume goes on with a run as it was set up; it takes no other setting")
+        from diskoop.training import loop
+
+        loop.resume(go_on)
+        return
+    base: dict[str, Any] = {}
+    if start is not None:
+        from diskoop.training.checkpoint import RunFolder, load_settings
+
+        base = load_settings(RunFolder(start)).model_dump()
+    if config is not None:
+        base = merged(base, read_yaml(config))
+    settings = Settings.of(merged(base, parse_overrides(overrides or [])))
+    from diskoop.training import loop
+
+    loop.train(settings, out or _unused(settings.data.name), start)
+
+
+def main() -> None:
+    """Run the command line; bad input is one sentence and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error), 2)
+    except Stopped as error:
+        _fail(str(error), 1)
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(f"diskoop: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _unused(name: str) -> Path:
+    """runs/NAME-1, runs/NAME-2, ...: the first that is not there."""
+    number = 1
+    while (path := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return path

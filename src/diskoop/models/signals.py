@@ -1,0 +1,37 @@
+"""audio and time-series encoder and decoder"""
+
+from torch import Tensor, nn
+
+from diskoop.errors import InputError
+
+
+class SignalEncoder(nn.Module):
+    """(batch, time, feature) -> (batch, time, k). One-directional: padding at the end cannot reach a real frame."""
+
+    def __init__(self, features: int, k: int) -> None:
+        super().__init__()
+        self.features = features
+        self.time = nn.LSTM(features, k, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 3 or x.shape[-1] != self.features:
+            raise InputError(f"expected a signal (batch, time, {self.features}), got {tuple(x.shape)}")
+        z: Tensor = self.time(x)[0]
+        return z
+
+
+class SignalDecoder(nn.Module):
+    """(batch, time, k) -> (batch, time, feature).
+
+    With `h` None it is the paper's, an LSTM as wide as the signal, whose values stay between -1 and 1;
+    with a number, an LSTM of width h and a linear map, which reaches every value.
+    """
+
+    def __init__(self, features: int, k: int, h: int | None) -> None:
+        super().__init__()
+        self.time = nn.LSTM(k, features if h is None else h, batch_first=True)
+        self.out = nn.Identity() if h is None else nn.Linear(h, features)
+
+    def forward(self, z: Tensor) -> Tensor:
+        x: Tensor = self.out(self.time(z)[0])
+        return x

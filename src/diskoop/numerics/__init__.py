@@ -1,0 +1,35 @@
+"""linear operators on latents, their spectra, and the factors in them"""
+
+from diskoop.numerics.factors import Factor, swap
+from diskoop.numerics.losses import (
+    ball_around_one,
+    distance_to_one,
+    hinge_beyond,
+    modulus_beyond,
+    real_beyond,
+    spectral_loss,
+    spectral_terms,
+    unit_modulus,
+)
+from diskoop.numerics.operator import Moments, Operator, fit_operator, fit_operator_per_sequence
+from diskoop.numerics.spectrum import Spectrum, by_distance, by_modulus
+
+__all__ = [
+    "Factor",
+    "Moments",
+    "Operator",
+    "Spectrum",
+    "ball_around_one",
+    "by_distance",
+    "by_modulus",
+    "distance_to_one",
+    "fit_operator",
+    "fit_operator_per_sequence",
+    "hinge_beyond",
+    "modulus_beyond",
+    "real_beyond",
+    "spectral_loss",
+    "spectral_terms",
+    "swap",
+    "unit_modulus",
+]

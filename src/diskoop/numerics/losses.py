@@ -1,0 +1,123 @@
+"""the spectral penalties and their closed-form gradient"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from diskoop.numerics.spectrum import Order, Spectrum, by_distance
+
+# A penalty maps eigenvalues to (value, g), elementwise, where g holds d value = Re(conj(g) d lambda).
+Penalty = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def distance_to_one(eigenvalues: Tensor) -> tuple[Tensor, Tensor]:
+    """|lambda - 1|^2, the paper's L_stat."""
+    away = eigenvalues - 1
+    return away.abs().square(), 2 * away
+
+
+def unit_modulus(eigenvalues: Tensor) -> tuple[Tensor, Tensor]:
+    """(|lambda|^2 - 1)^2: static factors may turn, as long as they neither grow nor fade."""
+    excess = eigenvalues.abs().square() - 1
+    return excess.square(), 4 * excess * eigenvalues
+
+
+def modulus_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """|lambda| where it exceeds `radius`, else 0: the paper's L_dyn, with its jump."""
+    size = eigenvalues.abs()
+    outside = size > radius
+    return torch.where(outside, size, 0.0), torch.where(outside, torch.sgn(eigenvalues), 0.0)
+
+
+def hinge_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """max(|lambda| - radius, 0): the same push without the jump."""
+    size = eigenvalues.abs()
+    return (size - radius).clamp_min(0), torch.where(size > radius, torch.sgn(eigenvalues), 0.0)
+
+
+def real_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """Re(lambda) where it exceeds `radius`, else 0: fast oscillations go free."""
+    outside = eigenvalues.real > radius
+    return torch.where(outside, eigenvalues.real, 0.0), outside.to(eigenvalues.dtype)
+
+
+def ball_around_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[Tensor, Tensor]:
+    """max(delta - |lambda - 1|, 0) and the hinge beyond `radius`: motion that neither fades nor stands still.
+
+    radius = 1 is for measure-preserving motion, radius > 1 for growing motion.
+    """
+    away = eigenvalues - 1
+    inside = delta - away.abs()
+    value, slope = hinge_beyond(eigenvalues, radius)
+    return value + inside.clamp_min(0), slope - torch.where(inside > 0, torch.sgn(away), 0.0)
+
+
+class SpectralTerms(NamedTuple):
+    static: Tensor  # scalar, differentiable in C
+    dynamic: Tensor  # scalar, differentiable in C
+    spectrum: Spectrum  # constant
+
+
+def spectral_terms(
+    C: Tensor,
+    static: int,
+    static_penalty: Penalty = distance_to_one,
+    dynamic_penalty: Penalty = partial(modulus_beyond, radius=0.5),  # noqa: B008 - a constant
+    order: Order = by_distance,
+    clip: float = 100.0,
+) -> SpectralTerms:
+    """L_stat and L_dyn of `C` (..., k, k), each a mean over its eigenvalues (and over the leading dimensions).
+
+    The gradient is the closed form. Where eigenvalues collide it may be infinite; its norm is held to `clip`.
+    """
+    spectrum = Spectrum.of(C, order)
+    chosen = spectrum.static(static)
+    terms = [
+        _EigenvalueMean.apply(C, spectrum, mask, penalty, clip)
+        for mask, penalty in ((chosen, static_penalty), (~chosen, dynamic_penalty))
+    ]
+    return SpectralTerms(terms[0], terms[1], spectrum)
+
+
+def spectral_loss(
+    C: Tensor,
+    static: int,
+    radius: float = 0.5,
+    static_penalty: Penalty = distance_to_one,
+    dynamic_penalty: Callable[[Tensor, float], tuple[Tensor, Tensor]] = modulus_beyond,
+    order: Order = by_distance,
+) -> Tensor:
+    """L_eig = L_stat + L_dyn: `static` eigenvalues are drawn to 1, the others inside `radius`."""
+    dynamic = partial(dynamic_penalty, radius=radius)
+    terms = spectral_terms(C, static, static_penalty, dynamic, order)
+    return terms.static + terms.dynamic
+
+
+class _EigenvalueMean(torch.autograd.Function):
+    """Mean of a penalty over some eigenvalues of C; no autograd through `eig`."""
+
+    @staticmethod
+    def forward(ctx: Any, C: Tensor, spectrum: Spectrum, mask: Tensor, penalty: Penalty, clip: float) -> Tensor:
+        value, slope = penalty(spectrum.eigenvalues)
+        # The mean over each operator's own eigenvalues, then over the operators of a batch.
+        share = mask / mask.sum(-1, keepdim=True).clamp_min(1) / mask[..., 0].numel()
+        weighted = (share * slope).conj()
+        gradient = (spectrum.from_modes.mT @ (weighted.unsqueeze(-1) * spectrum.to_modes.mT)).real
+        ctx.gradient = _clipped(gradient, clip).to(C)
+        return (share * value).sum().to(C.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        return outer[0] * ctx.gradient, None, None, None, None
+
+
+def _clipped(gradient: Tensor, norm: float) -> Tensor:
+    """Each matrix of `gradient` (..., k, k) scaled down to at most `norm`; zero where it does not exist."""
+    largest = gradient.abs().amax((-2, -1), keepdim=True)
+    exists = torch.isfinite(largest) & (largest > 0)
+    unit = torch.where(exists, gradient / largest, 0.0)  # first to order one: squares of 1e200 overflow
+    size = torch.linalg.matrix_norm(unit, keepdim=True).clamp_min(1.0)
+    return unit * torch.where(exists, torch.minimum(largest, norm / size), 0.0)

@@ -1,0 +1,127 @@
+"""latents Z -> Operator (matrix, rank, condition, what it was fitted on); roll it forward"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from diskoop.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """The matrix C with Z_past C ~ Z_future. Latents are row vectors: a step is `z @ C`.
+
+    It is float64 whatever the latents are: static eigenvectors are ill-conditioned, and float32 would blur them.
+    """
+
+    matrix: Tensor  # (k, k), or (batch, k, k) where every sequence has its own
+    rank: Tensor  # () or (batch,): directions the latents excite
+    condition: Tensor  # () or (batch,): of the linear system that was solved, ridge included
+    sequences: int  # how many sequences it was fitted on
+    steps: int  # how many pairs of neighbouring frames they hold
+    source: str = "a batch"  # which sequences those were
+
+    def advance(self, z: Tensor, steps: int = 1) -> Tensor:
+        """Every latent of `z` (..., time, k) moved `steps` ahead: z C^steps."""
+        if steps < 0:
+            raise InputError(f"expected a number of steps >= 0, got {steps}")
+        return z @ torch.linalg.matrix_power(self.matrix, steps).to(z)
+
+    def roll(self, start: Tensor, steps: int) -> Tensor:
+        """The future of `start` (batch, k): (batch, steps, k) holding start C, start C^2, ..."""
+        if steps < 1:
+            raise InputError(f"expected a number of steps >= 1, got {steps}")
+        matrix = self.matrix.to(start)
+        z, future = start.unsqueeze(-2), []
+        for _ in range(steps):
+            z = z @ matrix
+            future.append(z)
+        return torch.cat(future, dim=-2)
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over snapshot pairs, all that a least-squares fit needs; those of two sets add up.
+
+    They are float64, so that a set larger than memory can be streamed through them without drift.
+    """
+
+    past: Tensor  # (..., k, k) sum of z_t^T z_t
+    cross: Tensor  # (..., k, k) sum of z_t^T z_{t+1}
+    sequences: int
+    steps: int
+
+    @classmethod
+    def of(cls, z: Tensor, mask: Tensor | None = None, per_sequence: bool = False) -> "Moments":
+        """Moments of `z` (batch, time, k); `mask` (batch, time) is true where a frame exists."""
+        _check_latents(z, mask)
+        past, future = widened(z[:, :-1]), widened(z[:, 1:])
+        paired = torch.ones(past.shape[:2], dtype=torch.bool) if mask is None else (mask[:, :-1] & mask[:, 1:]).cpu()
+        if mask is not None:
+            # Where, not multiply: padding may hold anything, NaN included.
+            inside = paired.to(past.device).unsqueeze(-1)
+            past, future = torch.where(inside, past, 0.0), torch.where(inside, future, 0.0)
+        if not per_sequence:
+            past, future = past.flatten(0, 1), future.flatten(0, 1)
+        return cls(past.mT @ past, past.mT @ future, len(z), int(paired.sum()))
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(
+            self.past + other.past,
+            self.cross + other.cross,
+            self.sequences + other.sequences,
+            self.steps + other.steps,
+        )
+
+    def solve(self, ridge: float = 1e-9) -> Operator:
+        """Least squares with `ridge` times the mean diagonal added; minimum norm when `ridge` is 0."""
+        if ridge < 0:
+            raise InputError(f"expected a ridge >= 0, got {ridge}")
+        if self.steps < 1:
+            raise InputError("an operator needs at least one pair of neighbouring frames, got none")
+        if not (torch.isfinite(self.past).all() and torch.isfinite(self.cross).all()):
+            raise InputError("cannot fit an operator: the latents hold NaN or infinity")
+        k = self.past.shape[-1]
+        excited = torch.linalg.eigvalsh(self.past.detach()).clamp_min(0)
+        largest = excited.amax(-1)
+        cutoff = largest * k * torch.finfo(self.past.dtype).eps
+        rank = (excited > cutoff.unsqueeze(-1)).sum(-1)
+        if ridge > 0:
+            # Latents that are all zero have the zero operator: any positive number in place of the ridge gives it.
+            mean_diagonal = self.past.diagonal(dim1=-2, dim2=-1).mean(-1)
+            added = torch.where(mean_diagonal > 0, ridge * mean_diagonal, torch.ones_like(mean_diagonal))
+            system = self.past + added[..., None, None] * torch.eye(k).to(self.past)
+            matrix = torch.linalg.solve(system, self.cross)
+            smallest, largest = excited.amin(-1) + added.detach(), largest + added.detach()
+        else:
+            rcond = k * torch.finfo(self.past.dtype).eps
+            matrix = torch.linalg.pinv(self.past, hermitian=True, rtol=rcond) @ self.cross
+            kept = torch.where(excited > cutoff.unsqueeze(-1), excited, torch.inf).amin(-1)
+            smallest = torch.where(rank > 0, kept, largest)
+        condition = torch.where(largest > 0, largest / smallest, torch.ones_like(largest))
+        return Operator(matrix, rank, condition, self.sequences, self.steps)
+
+
+def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 1e-9) -> Operator:
+    """One operator for all sequences of `z` (batch, time, k), time >= 2; differentiable in `z`."""
+    return Moments.of(z, mask).solve(ridge)
+
+
+def fit_operator_per_sequence(z: Tensor, mask: Tensor | None = None, ridge: float = 1e-9) -> Operator:
+    """One operator for each sequence of `z` (batch, time, k), of minimum norm where time < k."""
+    return Moments.of(z, mask, per_sequence=True).solve(ridge)
+
+
+def widened(z: Tensor) -> Tensor:
+    """`z` in float64, on the CPU where its device has none (MPS)."""
+    return z.cpu().double() if z.device.type == "mps" else z.double()
+
+
+def _check_latents(z: Tensor, mask: Tensor | None) -> None:
+    if z.ndim != 3 or z.shape[1] < 2 or 0 in z.shape:
+        raise InputError(f"expected latents (batch, time >= 2, k), got {tuple(z.shape)}")
+    if not z.is_floating_point():
+        raise InputError(f"expected real latents, got {z.dtype}")
+    if mask is not None and (mask.shape != z.shape[:2] or mask.dtype != torch.bool):
+        raise InputError(f"expected a boolean mask {tuple(z.shape[:2])}, got {mask.dtype} {tuple(mask.shape)}")

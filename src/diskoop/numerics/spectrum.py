@@ -1,0 +1,129 @@
+"""Operator -> eigenvalues and modes; the one static/dynamic split"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from diskoop.errors import InputError
+from diskoop.numerics.operator import widened
+
+Order = Callable[[Tensor], Tensor]  # eigenvalues -> a key; the smallest keys are the static modes
+
+
+def by_distance(eigenvalues: Tensor) -> Tensor:
+    """Nearest to 1 first."""
+    return (eigenvalues - 1).abs()
+
+
+def by_modulus(eigenvalues: Tensor) -> Tensor:
+    """Largest modulus first, as the paper's text on training has it."""
+    return -eigenvalues.abs()
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """C = to_modes diag(eigenvalues) from_modes. A conjugate pair stands together, positive imaginary part first."""
+
+    eigenvalues: Tensor  # (..., k) complex128, in order
+    to_modes: Tensor  # (..., k, k) columns are eigenvectors of C
+    from_modes: Tensor  # (..., k, k) its inverse
+
+    @classmethod
+    def of(cls, C: Tensor, order: Order = by_distance) -> "Spectrum":
+        """The spectrum of `C` (..., k, k), in double precision, found on the CPU, where small eigenproblems are fastest."""
+        if C.ndim < 2 or C.shape[-1] != C.shape[-2]:
+            raise InputError(f"expected a square matrix (..., k, k), got {tuple(C.shape)}")
+        if not torch.isfinite(C).all():
+            raise InputError("cannot decompose an operator that holds NaN or infinity")
+        wide = widened(C.detach())
+        home = wide.device
+        eigenvalues, vectors = torch.linalg.eig(wide.cpu())
+        # LAPACK puts a pair side by side. Both halves get the same key, so a stable sort cannot part them.
+        upper = torch.complex(eigenvalues.real, eigenvalues.imag.abs())
+        position = torch.argsort(order(upper), dim=-1, stable=True)
+        eigenvalues = eigenvalues.gather(-1, position)
+        vectors = vectors.gather(-1, position.unsqueeze(-2).expand_as(vectors))
+        inverse, _ = torch.linalg.inv_ex(vectors)  # colliding eigenvalues: see `projector` and the losses
+        return cls(*(part.to(home) for part in (eigenvalues, vectors, inverse)))
+
+    @property
+    def k(self) -> int:
+        return self.eigenvalues.shape[-1]
+
+    def project(self, z: Tensor) -> Tensor:
+        """Latents (..., time, k) -> complex coefficients of the modes."""
+        self._require_basis()
+        return z.to(self.to_modes) @ self.to_modes
+
+    def lift(self, coefficients: Tensor) -> Tensor:
+        """Coefficients -> real latents, float64; inverse of `project`."""
+        z = coefficients @ self.from_modes
+        size, imaginary = float(z.abs().amax()), float(z.imag.abs().amax())
+        if imaginary > 1e3 * torch.finfo(z.dtype).eps**0.5 * max(size, 1e-30):
+            raise InputError(
+                f"these coefficients give complex latents (imaginary part {imaginary:.1e} beside {size:.1e}): "
+                "both halves of a conjugate pair must be changed together"
+            )
+        return z.real
+
+    def static(self, count: int) -> Tensor:
+        """Which modes are static: (..., k) boolean, the first `count` and the other half of a pair that would cut."""
+        if not 0 <= count <= self.k:
+            raise InputError(f"expected a static count from 0 to k = {self.k}, got {count}")
+        chosen = torch.zeros_like(self.eigenvalues, dtype=torch.bool)
+        chosen[..., :count] = True
+        if 0 < count < self.k:
+            chosen[..., count] = self.eigenvalues[..., count - 1].imag > 0
+        return chosen
+
+    def dynamic(self, count: int) -> Tensor:
+        """Every mode that `static(count)` leaves."""
+        return ~self.static(count)
+
+    def complete(self, indices: Iterable[int]) -> list[int]:
+        """`indices` with the missing halves of conjugate pairs added."""
+        chosen = self._checked(indices)
+        return sorted({*chosen, *(self._partner(index) for index in chosen)})
+
+    def select(self, indices: Iterable[int]) -> Tensor:
+        """A (k,) boolean selection of whole conjugate pairs; one that cuts a pair is refused."""
+        chosen = self._checked(indices)
+        whole = self.complete(chosen)
+        if missing := [index for index in whole if index not in chosen]:
+            raise InputError(
+                f"modes {chosen} cut a conjugate pair: {missing} must come along, so ask for {whole} "
+                "(Spectrum.complete does that)"
+            )
+        selection = torch.zeros(self.k, dtype=torch.bool, device=self.eigenvalues.device)
+        selection[chosen] = True
+        return selection
+
+    def projector(self, selection: Tensor) -> Tensor:
+        """The real (..., k, k) projector on the modes of a conjugate-closed boolean `selection` (..., k)."""
+        self._require_basis()
+        # Column by column the selected halves are conjugates, so only rounding is left out by taking the real part.
+        return ((self.to_modes * selection.unsqueeze(-2)) @ self.from_modes).real
+
+    def _require_basis(self) -> None:
+        """Refuse to divide latents among modes that are parallel: C is defective and such a basis does not exist."""
+        identity = torch.eye(self.k).to(self.to_modes)
+        gap = (self.to_modes @ self.from_modes - identity).abs().amax()
+        if not gap < 1e-3:  # NaN included
+            raise InputError(
+                f"the operator's modes are not a basis (V V^-1 misses the identity by {float(gap):.1e}): "
+                "eigenvalues collide and their eigenvectors are parallel; more varied sequences or a larger ridge help"
+            )
+
+    def _partner(self, index: int) -> int:
+        imaginary = float(self.eigenvalues[index].imag)
+        return index if imaginary == 0 else index + 1 if imaginary > 0 else index - 1
+
+    def _checked(self, indices: Iterable[int]) -> list[int]:
+        if self.eigenvalues.ndim != 1:
+            raise InputError("mode indices differ between sequences that have an operator each; use static or dynamic")
+        chosen = sorted({int(index) for index in indices})
+        if outside := [index for index in chosen if not 0 <= index < self.k]:
+            raise InputError(f"expected mode indices from 0 to {self.k - 1}, got {outside}")
+        return chosen

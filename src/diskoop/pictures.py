@@ -1,0 +1,112 @@
+"""arrays -> film strips, contact sheets, spectra"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diskoop.data.sequences import Sequences
+from diskoop.numerics.spectrum import Spectrum
+from diskoop.storage import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
+
+
+def save_figure(figure: "Figure", path: str | Path) -> Path:
+    path = Path(path)
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=150, facecolor=PAPER, format=path.suffix.removeprefix(".") or "png")
+    return path
+
+
+def film_strip(video: NDArray[Any], gap: int = 1) -> NDArray[np.uint8]:
+    """Frames (time, channel, height, width) uint8 side by side: (height, width of all, 3)."""
+    frames = np.moveaxis(video, 1, -1)  # (time, height, width, channel)
+    frames = np.repeat(frames, 3, axis=-1) if frames.shape[-1] == 1 else frames
+    padded = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=255)
+    strip: NDArray[np.uint8] = np.concatenate(list(padded), axis=1)[:, :-gap]
+    return strip
+
+
+def draw_strip(axes: "Axes", video: NDArray[Any], title: str = "", color: str = INK) -> None:
+    axes.imshow(film_strip(video), interpolation="nearest")
+    axes.set_axis_off()
+    if title:
+        axes.set_title(title, fontsize=8, loc="left", color=color, pad=3)
+
+
+def draw_series(axes: "Axes", series: NDArray[Any], title: str = "") -> None:
+    """(time, feature) as lines."""
+    axes.plot(series, linewidth=1)
+    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3)
+    axes.tick_params(labelsize=6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: NDArray[np.bool_], radius: float) -> None:
+    """Eigenvalues in the complex plane: the unit circle, the ball the dynamics should keep to, who is what."""
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((0, 0), 1, fill=False, color=INK, linewidth=0.8, alpha=0.5))
+    axes.add_patch(Circle((0, 0), radius, color=DYNAMIC, alpha=0.08, linewidth=0))
+    values = spectrum.eigenvalues.cpu().numpy()
+    for chosen, color, name in ((~static, DYNAMIC, "dynamic: what they do"), (static, STATIC, "static: who they are")):
+        axes.scatter(
+            values[chosen].real, values[chosen].imag, s=28, color=color, alpha=0.75, linewidths=0,
+            label=f"{name} ({int(chosen.sum())})",
+        )  # fmt: skip
+    reach = 1.12 * max(1.0, float(np.abs(values).max()))
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    axes.axhline(0, color=INK, linewidth=0.4, alpha=0.4)
+    axes.axvline(0, color=INK, linewidth=0.4, alpha=0.4)
+    axes.tick_params(labelsize=7)
+    axes.set_xlabel("real part", fontsize=8)
+    axes.set_ylabel("imaginary part", fontsize=8)
+    axes.spines[:].set_visible(False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=8, frameon=False)
+
+
+def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2) -> "Figure":
+    """Some sequences of a set with their labels."""
+    from matplotlib.figure import Figure
+
+    rows = -(-len(indices) // columns)
+    figure = Figure(figsize=(6.4 * columns, (1.05 if sequences.is_video else 1.8) * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, index, clip in zip(grid.flat, indices, sequences.take(list(indices)), strict=False):
+        axes.set_axis_on()
+        title = sequences.label_text(index)
+        (draw_strip if sequences.is_video else draw_series)(axes, clip, title)
+    return figure
+
+
+def swap_figure(
+    spectrum: Spectrum,
+    static: NDArray[np.bool_],
+    radius: float,
+    pairs: Sequence[Sequence[tuple[str, NDArray[Any]]]],
+    title: str,
+) -> "Figure":
+    """A spectrum beside film strips; each pair is a list of (caption, video): source, target and what came of them."""
+    from matplotlib.figure import Figure
+
+    rows = sum(len(strips) for strips in pairs)
+    figure = Figure(figsize=(12.5, 0.5 + 0.98 * rows), layout="constrained")
+    figure.suptitle(title, fontsize=12, color=INK, x=0.01, ha="left")
+    left, right = figure.subfigures(1, 2, width_ratios=[1, 1.75])
+    left.set_facecolor("none")
+    right.set_facecolor("none")
+    draw_spectrum(left.subplots(), spectrum, static, radius)
+    grid = right.subplots(rows, 1)
+    strips = [(number, place, strip) for number, pair in enumerate(pairs) for place, strip in enumerate(pair)]
+    for axes, (_, place, (caption, video)) in zip(grid, strips, strict=True):
+        draw_strip(axes, video, caption, INK if place < 2 else STATIC if place == 2 else DYNAMIC)
+    return figure

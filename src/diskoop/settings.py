@@ -1,0 +1,188 @@
+"""what a run is: one small frozen record per stage, YAML in and out"""
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from diskoop.errors import InputError, suggest
+from diskoop.storage import write_text
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataSettings(Record):
+    name: str = "puppets"
+    size: int | None = None  # pixels; None takes the data set's own
+    limit: int | None = Field(None, ge=1)  # train on the first so many sequences only
+
+
+class ModelSettings(Record):
+    k: int = Field(40, ge=1)  # latent width, the size of the operator
+    h: int | None = Field(40, ge=1)  # the decoder's LSTM; None (signals only) makes it as wide as the signal
+    width: int = Field(32, ge=1)  # channels of the first convolution
+    latent: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
+    dropout: float = Field(0.2, ge=0, lt=1)  # on the latents that are decoded for reconstruction
+    noise: float = Field(0.0, ge=0)  # uniform, added to the latents before the operator is solved
+    ridge: float = Field(1e-9, ge=0)  # relative to the Gram matrix's mean diagonal
+    scope: Literal["batch", "sequence"] = "batch"  # whom one operator serves while training
+
+
+class SpectrumSettings(Record):
+    static: int = Field(8, ge=0)  # k_s: how many eigenvalues stand for what stays
+    radius: float = Field(0.5, ge=0)  # epsilon: where the other eigenvalues should stay
+    delta: float = Field(0.3, gt=0)  # dynamic_penalty=ball keeps them this far from 1
+    order: Literal["distance", "modulus"] = "distance"
+    static_penalty: Literal["distance", "modulus"] = "distance"
+    dynamic_penalty: Literal["modulus", "hinge", "real", "ball"] = "modulus"
+
+
+class LossSettings(Record):
+    rec: float = Field(15.0, ge=0)
+    pred: float = Field(1.0, ge=0)
+    eig: float = Field(1.0, ge=0)
+    stat: float = Field(1.0, ge=0)  # the two halves of eig, for ablations
+    dyn: float = Field(1.0, ge=0)
+    cycle: float = Field(0.0, ge=0)
+    reduction: Literal["element", "frame"] = "element"
+
+
+class TrainSettings(Record):
+    epochs: int = Field(100, ge=1)
+    batch: int = Field(32, ge=1)
+    lr: float = Field(1e-3, gt=0)
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup: int = Field(0, ge=0)  # steps of linear warm-up
+    clip: float | None = Field(None, gt=0)  # largest gradient norm
+    blur: bool = False
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    precision: Literal["32", "bf16", "64"] = "32"
+    seed: int = Field(0, ge=0, lt=2**31)
+    save_every: int = Field(500, ge=1)  # steps between checkpoints inside an epoch; each epoch's end is one too
+    tensorboard: bool = False
+
+
+class Settings(Record):
+    data: DataSettings = DataSettings()
+    model: ModelSettings = ModelSettings()
+    spectrum: SpectrumSettings = SpectrumSettings()
+    loss: LossSettings = LossSettings()
+    train: TrainSettings = TrainSettings()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        k, static, loss = self.model.k, self.spectrum.static, self.loss
+        if static > k:
+            raise ValueError(f"spectrum.static = {static} exceeds model.k = {k}: there are only k eigenvalues")
+        if self.model.scope == "sequence" and static > 1:
+            raise ValueError(
+                f"spectrum.static = {static} with model.scope = sequence: one trajectory excites one eigenvalue 1 "
+                "only, so spectrum.static must be 0 or 1 there"
+            )
+        if loss.cycle and (self.model.scope == "sequence" or not 0 < static < k):
+            raise ValueError(
+                f"loss.cycle = {loss.cycle} swaps static parts inside a batch, which takes model.scope = batch and "
+                f"0 < spectrum.static < model.k, got model.scope = {self.model.scope} and {static} of {k}"
+            )
+        if not (loss.rec or loss.pred):
+            raise ValueError("loss.rec and loss.pred are both 0: nothing would train the decoder")
+        return self
+
+    @classmethod
+    def load(cls, source: str | Path) -> "Settings":
+        """A preset's name, or the path of a YAML file."""
+        return cls.of(read_yaml(source))
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "Settings":
+        """Validated settings, or an InputError that names every key at fault."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InputError("; ".join(_sentence(detail) for detail in error.errors())) from None
+
+    def replaced(self, changes: dict[str, Any]) -> "Settings":
+        return Settings.of(merged(self.model_dump(), changes))
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(), sort_keys=False)
+
+    def save(self, path: str | Path) -> None:
+        write_text(path, self.to_yaml())
+
+
+def presets() -> list[str]:
+    folder = resources.files("diskoop") / "presets"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def read_yaml(source: str | Path) -> dict[str, Any]:
+    """The mapping in a preset or a YAML file, not yet validated."""
+    if str(source) in presets():
+        text = (resources.files("diskoop") / "presets" / f"{source}.yaml").read_text(encoding="utf-8")
+    else:
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise InputError(f"no settings file and no preset {str(source)!r}; {suggest(str(source), presets())}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(part, dict) for part in values.values()):
+        raise InputError(f"{source} should map sections ({', '.join(Settings.model_fields)}) to their keys")
+    return values
+
+
+def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
+    """`["model.k=24"]` -> `{"model": {"k": 24}}`."""
+    changes: dict[str, Any] = {}
+    for word in words:
+        path, equals, text = word.partition("=")
+        section, dot, key = path.partition(".")
+        if not (equals and dot and section and key):
+            raise InputError(f"expected section.key=value such as model.k=24, got {word!r}")
+        if path not in keys():
+            raise InputError(f"unknown setting {path!r}; {suggest(path, keys())}")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise InputError(f"{path}: cannot read the value {text!r}") from None
+        changes = merged(changes, {section: {key: value}})
+    return changes
+
+
+def keys() -> list[str]:
+    """Every setting's full name."""
+    return [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in _fields(field.annotation)]
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, section by section."""
+    sections = [*base, *(name for name in changes if name not in base)]
+    return {name: {**base.get(name, {}), **changes.get(name, {})} for name in sections}
+
+
+def _fields(annotation: Any) -> list[str]:
+    record = annotation if isinstance(annotation, type) else get_args(annotation)[0]
+    return list(record.model_fields)
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    name = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"unknown setting {name!r}; {suggest(name, keys() if '.' in name else Settings.model_fields)}"
+    if not name:  # a combination; its message is written above
+        return detail["msg"].removeprefix("Value error, ")
+    wanted = detail["msg"].removeprefix("Input ").removesuffix(", unable to parse string as an integer")
+    return f"{name} {wanted}, got {detail['input']!r}"

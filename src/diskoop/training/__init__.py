@@ -1,0 +1,1 @@
+"""from settings to a trained run"""

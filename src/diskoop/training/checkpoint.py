@@ -1,0 +1,173 @@
+"""run folders on disk, and back"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from diskoop.data.sequences import Units
+from diskoop.errors import InputError
+from diskoop.numerics.operator import Operator
+from diskoop.settings import Settings
+from diskoop.storage import whole_file, write_text
+
+FORMAT = "diskoop 1"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps its files."""
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        return self.path / "settings.yaml"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def operator(self) -> Path:
+        return self.path / "operator.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def require_finished(self) -> None:
+        """An InputError unless training has ended here."""
+        if not self.path.is_dir():
+            raise InputError(f"no run at {str(self.path)!r}: there is no such folder")
+        if self.model.exists() and self.operator.exists() and self.settings.exists():
+            return
+        if self.checkpoint.exists():
+            raise InputError(
+                f"the run at {str(self.path)!r} has not finished training; diskoop train --resume {self.path} goes on"
+            )
+        raise InputError(f"no run at {str(self.path)!r}: expected settings.yaml and model.safetensors in it")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+    """Tensors and a JSON record in one safetensors file with a checksum over both, written whole."""
+    laid_out = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(record)
+    header = {"format": FORMAT, "record": text, "checksum": _checksum(laid_out, text)}
+    with whole_file(path) as temporary:
+        save_file(laid_out, temporary, metadata=header)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_tensors` wrote; an InputError if the file is anything else."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    if header.get("format") != FORMAT:
+        raise InputError(f"{path} was not written by this program: format {header.get('format')!r}, wanted {FORMAT!r}")
+    if header["checksum"] != _checksum(tensors, header["record"]):
+        raise InputError(f"{path} is damaged: its content does not match its checksum")
+    return tensors, json.loads(header["record"])
+
+
+def save_model(folder: RunFolder, model: torch.nn.Module, frame: tuple[int, ...], units: Units) -> None:
+    record = {"frame": frame, "units": vars(units)}
+    write_tensors(folder.model, model.state_dict(), record)
+
+
+def save_operator(folder: RunFolder, operator: Operator) -> None:
+    tensors = {"matrix": operator.matrix, "rank": operator.rank, "condition": operator.condition}
+    record = {"sequences": operator.sequences, "steps": operator.steps, "source": operator.source}
+    write_tensors(folder.operator, tensors, record)
+
+
+def load_operator(folder: RunFolder) -> Operator:
+    tensors, record = read_tensors(folder.operator)
+    return Operator(**tensors, **record)
+
+
+@dataclass
+class State:
+    """How far training has come. Draws are seeded by the step, so there is no generator to remember."""
+
+    step: int  # steps taken since the start
+    sums: dict[str, float]  # of each loss term over the steps of this epoch
+    history: list[dict[str, Any]]  # a row an epoch; what metrics.jsonl holds
+
+
+def save_checkpoint(
+    folder: RunFolder,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+    origin: Mapping[str, Any],
+) -> None:
+    """All that resuming needs, in one file; `origin` says which run it belongs to."""
+    moments = optimizer.state_dict()["state"]
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"adam.{i}.{name}": tensor for i, entry in moments.items() for name, tensor in entry.items()}
+    write_tensors(folder.checkpoint, tensors, {**vars(state), "origin": origin})
+    write_text(folder.metrics, "".join(json.dumps(row) + "\n" for row in state.history))
+
+
+def load_checkpoint(
+    folder: RunFolder, model: torch.nn.Module, optimizer: torch.optim.Optimizer, origin: Mapping[str, Any]
+) -> State:
+    """The state in the folder's checkpoint, with its weights and moments put in place; an error if it is not ours."""
+    tensors, record = read_tensors(folder.checkpoint)
+    theirs = record.pop("origin")
+    if theirs != json.loads(json.dumps(origin)):
+        differing = [name for name in origin if theirs.get(name) != json.loads(json.dumps(origin[name]))]
+        raise InputError(f"{folder.checkpoint} belongs to another run: {', '.join(differing)} differ from this one's")
+    load_weights(model, {name[6:]: t for name, t in tensors.items() if name.startswith("model.")}, folder.checkpoint)
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("adam."):
+            _, index, moment = name.split(".")
+            moments.setdefault(int(index), {})[moment] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    return State(**record)
+
+
+def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: Path) -> None:
+    """`weights` into `model`, or one sentence about the first that does not fit."""
+    own = model.state_dict()
+    for name in [*own, *weights]:
+        if name not in weights or name not in own:
+            raise InputError(f"{origin} does not fit this model: {name!r} is {'missing' if name in own else 'extra'}")
+        if weights[name].shape != own[name].shape:
+            ours, theirs = tuple(own[name].shape), tuple(weights[name].shape)
+            raise InputError(f"{origin} does not fit this model: {name!r} has shape {theirs}, wanted {ours}")
+    model.load_state_dict(dict(weights))
+
+
+def load_settings(folder: RunFolder) -> Settings:
+    if not folder.settings.exists():
+        raise InputError(f"no run at {str(folder.path)!r}: expected settings.yaml in it")
+    return Settings.load(folder.settings)
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

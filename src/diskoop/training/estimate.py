@@ -1,0 +1,57 @@
+"""the time and memory a run will take, measured on a few steps of a copy"""
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Estimate:
+    seconds: float  # for all the steps asked about
+    parameters: int
+    bytes: int  # weights, gradients, Adam's moments and what one step keeps for its backward pass
+
+    def __str__(self) -> str:
+        return f"{self.parameters / 1e6:.3f} M parameters, about {clock(self.seconds)} and {self.bytes / 2**30:.2f} GiB"
+
+
+def estimate(network: nn.Module, step: Callable[[nn.Module], Tensor], steps: int) -> Estimate:
+    """What `steps` calls of `step` will cost; it takes a network and returns its loss. `network` is not touched."""
+    trial = copy.deepcopy(network)
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    seconds = []
+    for turn in range(3):  # the first warms up, and shows what is kept
+        start = time.perf_counter()
+        if turn == 0:
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                loss = step(trial)
+        else:
+            loss = step(trial)
+        torch.autograd.backward(loss)
+        loss.item()  # waits for the device
+        seconds.append(time.perf_counter() - start)
+    weights = [parameter for parameter in trial.parameters() if parameter.requires_grad]
+    state = sum(weight.nbytes for weight in weights) * 4
+    own = {weight.untyped_storage().data_ptr() for weight in weights}
+    activations = sum(size for at, size in kept.items() if at not in own)
+    return Estimate(min(seconds[1:]) * steps, sum(w.numel() for w in weights), state + activations)
+
+
+def clock(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
