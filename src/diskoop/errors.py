@@ -15,7 +15,7 @@ class Stopped(Exception):  # noqa: N818 - being asked to stop is no error
 def suggest(given: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: the nearest known one, or all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(given, known, n=1, cutoff=0.6)
-    if not near:  # the user may have the right key in the wrong section: model.static for spectrum.static
-        near = [name for name in known if name.rpartition(".")[2] == given.rpartition(".")[2]][:1]
+    # The right key in the wrong section comes first: model.static for spectrum.static.
+    near = [name for name in known if "." in name and name.rpartition(".")[2] == given.rpartition(".")[2]]
+    near = near or difflib.get_close_matches(given, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"

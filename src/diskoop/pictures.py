@@ -101,11 +101,9 @@ def swap_figure(
     rows = sum(len(strips) for strips in pairs)
     figure = Figure(figsize=(12.5, 0.5 + 0.98 * rows), layout="constrained")
     figure.suptitle(title, fontsize=12, color=INK, x=0.01, ha="left")
-    left, right = figure.subfigures(1, 2, width_ratios=[1, 1.75])
-    left.set_facecolor("none")
-    right.set_facecolor("none")
-    draw_spectrum(left.subplots(), spectrum, static, radius)
-    grid = right.subplots(rows, 1)
+    cells = figure.add_gridspec(rows, 2, width_ratios=[1, 1.75])
+    draw_spectrum(figure.add_subplot(cells[:, 0]), spectrum, static, radius)
+    grid = [figure.add_subplot(cells[row, 1]) for row in range(rows)]
     strips = [(number, place, strip) for number, pair in enumerate(pairs) for place, strip in enumerate(pair)]
     for axes, (_, place, (caption, video)) in zip(grid, strips, strict=True):
         draw_strip(axes, video, caption, INK if place < 2 else STATIC if place == 2 else DYNAMIC)

@@ -13,7 +13,7 @@ from diskoop.data.sequences import Sequences, Units
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder, load_operator, load_settings, load_weights, read_tensors
+from diskoop.training.checkpoint import RunFolder, load_operator, load_settings, load_units, load_weights, read_tensors
 from diskoop.training.loop import build_model
 from diskoop.training.objective import ORDERS
 
@@ -48,5 +48,4 @@ def load(path: str | Path, device: str = "cpu") -> Run:
     weights, record = read_tensors(folder.model)
     model = build_model(settings, tuple(record["frame"]))
     load_weights(model, weights, folder.model)
-    units = Units(**{name: tuple(v) if isinstance(v, list) else v for name, v in record["units"].items()})
-    return Run(settings, model.to(device).eval(), load_operator(folder), units, folder.path)
+    return Run(settings, model.to(device).eval(), load_operator(folder), load_units(record), folder.path)

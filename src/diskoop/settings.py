@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -17,54 +17,60 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Count = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Whole = Annotated[int, Field(ge=0)]
+
+
 class DataSettings(Record):
     name: str = "puppets"
     size: int | None = None  # pixels; None takes the data set's own
-    limit: int | None = Field(None, ge=1)  # train on the first so many sequences only
+    limit: Count | None = None  # train on the first so many sequences only
 
 
 class ModelSettings(Record):
-    k: int = Field(40, ge=1)  # latent width, the size of the operator
-    h: int | None = Field(40, ge=1)  # the decoder's LSTM; None (signals only) makes it as wide as the signal
-    width: int = Field(32, ge=1)  # channels of the first convolution
+    k: Count = 40  # latent width, the size of the operator
+    h: Count | None = 40  # the decoder's LSTM; None (signals only) makes it as wide as the signal
+    width: Count = 32  # channels of the first convolution
     latent: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
-    dropout: float = Field(0.2, ge=0, lt=1)  # on the latents that are decoded for reconstruction
-    noise: float = Field(0.0, ge=0)  # uniform, added to the latents before the operator is solved
-    ridge: float = Field(1e-9, ge=0)  # relative to the Gram matrix's mean diagonal
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2  # on the latents that are decoded for reconstruction
+    noise: Weight = 0.0  # uniform, added to the latents before the operator is solved
+    ridge: Weight = 1e-9  # relative to the Gram matrix's mean diagonal
     scope: Literal["batch", "sequence"] = "batch"  # whom one operator serves while training
 
 
 class SpectrumSettings(Record):
-    static: int = Field(8, ge=0)  # k_s: how many eigenvalues stand for what stays
-    radius: float = Field(0.5, ge=0)  # epsilon: where the other eigenvalues should stay
-    delta: float = Field(0.3, gt=0)  # dynamic_penalty=ball keeps them this far from 1
+    static: Whole = 8  # k_s: how many eigenvalues stand for what stays
+    radius: Weight = 0.5  # epsilon: where the other eigenvalues should stay
+    delta: Positive = 0.3  # dynamic_penalty=ball keeps them this far from 1
     order: Literal["distance", "modulus"] = "distance"
     static_penalty: Literal["distance", "modulus"] = "distance"
     dynamic_penalty: Literal["modulus", "hinge", "real", "ball"] = "modulus"
 
 
 class LossSettings(Record):
-    rec: float = Field(15.0, ge=0)
-    pred: float = Field(1.0, ge=0)
-    eig: float = Field(1.0, ge=0)
-    stat: float = Field(1.0, ge=0)  # the two halves of eig, for ablations
-    dyn: float = Field(1.0, ge=0)
-    cycle: float = Field(0.0, ge=0)
+    rec: Weight = 15.0
+    pred: Weight = 1.0
+    eig: Weight = 1.0
+    stat: Weight = 1.0  # the two halves of eig, for ablations
+    dyn: Weight = 1.0
+    cycle: Weight = 0.0
     reduction: Literal["element", "frame"] = "element"
 
 
 class TrainSettings(Record):
-    epochs: int = Field(100, ge=1)
-    batch: int = Field(32, ge=1)
-    lr: float = Field(1e-3, gt=0)
+    epochs: Count = 100
+    batch: Count = 32
+    lr: Positive = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
-    warmup: int = Field(0, ge=0)  # steps of linear warm-up
-    clip: float | None = Field(None, gt=0)  # largest gradient norm
+    warmup: Whole = 0  # steps of linear warm-up
+    clip: Positive | None = None  # largest gradient norm
     blur: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     precision: Literal["32", "bf16", "64"] = "32"
-    seed: int = Field(0, ge=0, lt=2**31)
-    save_every: int = Field(500, ge=1)  # steps between checkpoints inside an epoch; each epoch's end is one too
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    save_every: Count = 500  # steps between checkpoints inside an epoch; each epoch's end is one too
     tensorboard: bool = False
 
 
@@ -130,7 +136,9 @@ def read_yaml(source: str | Path) -> dict[str, Any]:
         try:
             text = Path(source).read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise InputError(f"no settings file and no preset {str(source)!r}; {suggest(str(source), presets())}") from None
+            raise InputError(
+                f"no settings file and no preset {str(source)!r}; {suggest(str(source), presets())}"
+            ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
     try:
@@ -164,18 +172,13 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
 
 def keys() -> list[str]:
     """Every setting's full name."""
-    return [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in _fields(field.annotation)]
+    return [f"{section}.{key}" for section, record in Settings() for key in type(record).model_fields]
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`base` with `changes` laid over it, section by section."""
     sections = [*base, *(name for name in changes if name not in base)]
     return {name: {**base.get(name, {}), **changes.get(name, {})} for name in sections}
-
-
-def _fields(annotation: Any) -> list[str]:
-    record = annotation if isinstance(annotation, type) else get_args(annotation)[0]
-    return list(record.model_fields)
 
 
 def _sentence(detail: ErrorDetails) -> str:

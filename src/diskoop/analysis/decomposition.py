@@ -58,11 +58,13 @@ class Decomposition:
 
     def factor(self, what: str | Sequence[str] | Sequence[int]) -> Factor:
         """A factor by name, the sum of several, or that of explicit mode indices."""
-        words = [what] if isinstance(what, str) else list(what)
-        if words and all(isinstance(word, int | np.integer) for word in words):
-            indices = [int(word) for word in words]
+        words = [what] if isinstance(what, str) else what
+        indices = [int(word) for word in words if isinstance(word, int | np.integer)]
+        names = [str(word) for word in words if not isinstance(word, int | np.integer)]
+        if indices and names:
+            raise InputError(f"expected factor names or mode indices, got both: {list(words)}")
+        if indices:
             return Factor.from_modes(f"modes {indices}", self.spectrum, self.spectrum.select(indices))
-        names = [str(word) for word in words]
         for name in names:
             if name not in self.factors:
                 raise InputError(f"unknown factor {name!r}; {suggest(name, self.factors)}")
@@ -76,9 +78,8 @@ class Decomposition:
         """Each sequence with `what` moved towards sequence `donor[i]` of this set; amount 1 replaces it."""
         givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
         if givers.shape != (len(self.z),) or not ((givers >= 0) & (givers < len(self.z))).all():
-            raise InputError(
-                f"expected {len(self.z)} donors, one for each sequence, from 0 to {len(self.z) - 1}, got {np.asarray(donor)}"
-            )
+            wanted = f"{len(self.z)} donors from 0 to {len(self.z) - 1}, one for each sequence"
+            raise InputError(f"expected {wanted}, got {np.asarray(donor)}")
         return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount))
 
     @torch.no_grad()

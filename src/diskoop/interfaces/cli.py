@@ -1,6 +1,7 @@
 """one verb per command, no maths"""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,10 @@ from diskoop.errors import InputError, Stopped
 from diskoop.settings import Settings, merged, parse_overrides, presets, read_yaml
 
 # Everything heavier is imported by the command that needs it: `diskoop --help` answers at once.
+
+# Threads that wait should sleep, not spin: beside another busy program a spinning step is ten times slower.
+# OpenMP reads this when torch loads it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     help=diskoop.__doc__,
@@ -83,8 +88,12 @@ def train(
         str | None, typer.Option("--config", "-c", help=f"A YAML file, or a preset: {', '.join(presets())}.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
-    start: Annotated[Path | None, typer.Option("--from", help="Start from the weights and settings of this run.")] = None,
-    go_on: Annotated[Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="Start from the weights and settings of this run.")
+    ] = None,
+    go_on: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")
+    ] = None,
 ) -> None:
     """Train a model; Ctrl-C saves, and --resume goes on as if nothing had happened."""
     if go_on is not None:

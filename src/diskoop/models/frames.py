@@ -1,11 +1,13 @@
 """image encoder and decoder"""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from diskoop.errors import InputError
 
 SIZES = (32, 64, 128)
-LATENT_ENDS = {"tanh": nn.Tanh, "leaky_relu": lambda: nn.LeakyReLU(0.2)}
+LATENT_ENDS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "leaky_relu": lambda: nn.LeakyReLU(0.2)}
 
 
 def block_channels(size: int, width: int) -> list[int]:
@@ -34,7 +36,8 @@ class FrameEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 5 or tuple(x.shape[2:]) != self.expected:
-            raise InputError(f"expected video (batch, time, {', '.join(map(str, self.expected))}), got {tuple(x.shape)}")
+            wanted = ", ".join(map(str, self.expected))
+            raise InputError(f"expected video (batch, time, {wanted}), got {tuple(x.shape)}")
         codes = self.frames(x.flatten(0, 1))  # (batch * time, k, 1, 1)
         z: Tensor = self.time(codes.reshape(*x.shape[:2], -1))[0]
         return z
@@ -58,4 +61,4 @@ class FrameDecoder(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         codes = self.time(z)[0]  # (batch, time, h)
         x: Tensor = self.frames(codes.flatten(0, 1)[..., None, None])
-        return x.unflatten(0, z.shape[:2])
+        return x.reshape(*z.shape[:2], *x.shape[1:])

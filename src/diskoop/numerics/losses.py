@@ -75,11 +75,12 @@ def spectral_terms(
     """
     spectrum = Spectrum.of(C, order)
     chosen = spectrum.static(static)
-    terms = [
-        _EigenvalueMean.apply(C, spectrum, mask, penalty, clip)
-        for mask, penalty in ((chosen, static_penalty), (~chosen, dynamic_penalty))
-    ]
-    return SpectralTerms(terms[0], terms[1], spectrum)
+    mean = _EigenvalueMean.apply
+    return SpectralTerms(
+        mean(C, spectrum, chosen, static_penalty, clip),  # type: ignore[no-untyped-call]
+        mean(C, spectrum, ~chosen, dynamic_penalty, clip),  # type: ignore[no-untyped-call]
+        spectrum,
+    )
 
 
 def spectral_loss(
@@ -87,7 +88,7 @@ def spectral_loss(
     static: int,
     radius: float = 0.5,
     static_penalty: Penalty = distance_to_one,
-    dynamic_penalty: Callable[[Tensor, float], tuple[Tensor, Tensor]] = modulus_beyond,
+    dynamic_penalty: Callable[..., tuple[Tensor, Tensor]] = modulus_beyond,
     order: Order = by_distance,
 ) -> Tensor:
     """L_eig = L_stat + L_dyn: `static` eigenvalues are drawn to 1, the others inside `radius`."""

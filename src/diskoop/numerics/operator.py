@@ -26,7 +26,8 @@ class Operator:
         """Every latent of `z` (..., time, k) moved `steps` ahead: z C^steps."""
         if steps < 0:
             raise InputError(f"expected a number of steps >= 0, got {steps}")
-        return z @ torch.linalg.matrix_power(self.matrix, steps).to(z)
+        power: Tensor = torch.linalg.matrix_power(self.matrix, steps)
+        return z @ power.to(z)
 
     def roll(self, start: Tensor, steps: int) -> Tensor:
         """The future of `start` (batch, k): (batch, steps, k) holding start C, start C^2, ..."""

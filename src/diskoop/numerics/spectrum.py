@@ -32,7 +32,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, C: Tensor, order: Order = by_distance) -> "Spectrum":
-        """The spectrum of `C` (..., k, k), in double precision, found on the CPU, where small eigenproblems are fastest."""
+        """The spectrum of `C` (..., k, k), in complex128, found on the CPU, where small eigenproblems are fastest."""
         if C.ndim < 2 or C.shape[-1] != C.shape[-2]:
             raise InputError(f"expected a square matrix (..., k, k), got {tuple(C.shape)}")
         if not torch.isfinite(C).all():
@@ -40,9 +40,11 @@ class Spectrum:
         wide = widened(C.detach())
         home = wide.device
         eigenvalues, vectors = torch.linalg.eig(wide.cpu())
-        # LAPACK puts a pair side by side. Both halves get the same key, so a stable sort cannot part them.
-        upper = torch.complex(eigenvalues.real, eigenvalues.imag.abs())
-        position = torch.argsort(order(upper), dim=-1, stable=True)
+        # LAPACK puts a pair side by side, positive imaginary part first. The second half copies the first one's key:
+        # computed twice it may differ in the last bit (vector and scalar code), and the sort would part the pair.
+        key = order(eigenvalues)
+        key = torch.where(eigenvalues.imag < 0, key.roll(1, dims=-1), key)
+        position = torch.argsort(key, dim=-1, stable=True)
         eigenvalues = eigenvalues.gather(-1, position)
         vectors = vectors.gather(-1, position.unsqueeze(-2).expand_as(vectors))
         inverse, _ = torch.linalg.inv_ex(vectors)  # colliding eigenvalues: see `projector` and the losses
@@ -61,7 +63,7 @@ class Spectrum:
         """Coefficients -> real latents, float64; inverse of `project`."""
         z = coefficients @ self.from_modes
         size, imaginary = float(z.abs().amax()), float(z.imag.abs().amax())
-        if imaginary > 1e3 * torch.finfo(z.dtype).eps**0.5 * max(size, 1e-30):
+        if imaginary > 1e3 * torch.finfo(z.dtype).eps ** 0.5 * max(size, 1e-30):
             raise InputError(
                 f"these coefficients give complex latents (imaginary part {imaginary:.1e} beside {size:.1e}): "
                 "both halves of a conjugate pair must be changed together"
@@ -108,12 +110,12 @@ class Spectrum:
 
     def _require_basis(self) -> None:
         """Refuse to divide latents among modes that are parallel: C is defective and such a basis does not exist."""
-        identity = torch.eye(self.k).to(self.to_modes)
-        gap = (self.to_modes @ self.from_modes - identity).abs().amax()
-        if not gap < 1e-3:  # NaN included
+        norms = torch.linalg.matrix_norm(self.to_modes) * torch.linalg.matrix_norm(self.from_modes)
+        condition = float(norms.amax())
+        if not condition < 1e12:  # NaN included
             raise InputError(
-                f"the operator's modes are not a basis (V V^-1 misses the identity by {float(gap):.1e}): "
-                "eigenvalues collide and their eigenvectors are parallel; more varied sequences or a larger ridge help"
+                f"the operator's modes are not a basis (condition {condition:.0e}): eigenvalues collide and their "
+                "eigenvectors are parallel; more varied sequences or a larger ridge help"
             )
 
     def _partner(self, index: int) -> int:

@@ -91,6 +91,14 @@ def save_model(folder: RunFolder, model: torch.nn.Module, frame: tuple[int, ...]
     write_tensors(folder.model, model.state_dict(), record)
 
 
+def load_units(record: Mapping[str, Any]) -> Units:
+    """The units in the record of a model file; JSON knows no tuples."""
+    scale, offset = (
+        tuple(v) if isinstance(v, list) else v for v in (record["units"]["scale"], record["units"]["offset"])
+    )
+    return Units(scale, offset, record["units"]["dtype"])
+
+
 def save_operator(folder: RunFolder, operator: Operator) -> None:
     tensors = {"matrix": operator.matrix, "rank": operator.rank, "condition": operator.condition}
     record = {"sequences": operator.sequences, "steps": operator.steps, "source": operator.source}
@@ -99,7 +107,9 @@ def save_operator(folder: RunFolder, operator: Operator) -> None:
 
 def load_operator(folder: RunFolder) -> Operator:
     tensors, record = read_tensors(folder.operator)
-    return Operator(**tensors, **record)
+    return Operator(
+        tensors["matrix"], tensors["rank"], tensors["condition"], record["sequences"], record["steps"], record["source"]
+    )
 
 
 @dataclass
@@ -141,6 +151,11 @@ def load_checkpoint(
         if name.startswith("adam."):
             _, index, moment = name.split(".")
             moments.setdefault(int(index), {})[moment] = tensor
+    # Laid out in memory like their parameters, so that the arithmetic is the same to the last bit.
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, entry in moments.items():
+        for name in entry.keys() & {"exp_avg", "exp_avg_sq"}:
+            entry[name] = torch.empty_like(parameters[index], dtype=entry[name].dtype).copy_(entry[name])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
     return State(**record)

@@ -3,7 +3,7 @@
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,12 +41,15 @@ if TYPE_CHECKING:
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}
 
 
-def train(settings: Settings, path: str | Path, start: str | Path | None = None, reporter: Reporter | None = None) -> None:
+def train(
+    settings: Settings, path: str | Path, start: str | Path | None = None, reporter: Reporter | None = None
+) -> None:
     """A new run in the folder `path`, from scratch or from the weights of the run `start`."""
     folder = RunFolder(Path(path))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise InputError(
-            f"{str(folder.path)!r} exists already; choose another folder, or go on with diskoop train --resume {folder.path}"
+            f"{str(folder.path)!r} exists already; choose another folder, "
+            f"or go on with diskoop train --resume {folder.path}"
         )
     training = Training(settings, folder, reporter or Reporter())
     if start is not None:
@@ -76,10 +79,12 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
             self.model = build_model(settings, self.train_set.shape[2:])
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload] - convolutions are faster so
         self.objective = Objective(self.model, settings)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.train.lr)
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
         self.state = State(step=0, sums={}, history=[])
+        self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
         self.per_epoch = max(1, len(self.train_set) // settings.train.batch)
         self.total = self.per_epoch * settings.train.epochs
 
@@ -103,15 +108,10 @@ class Training:
         say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {self.train_set.shape[1:]} on {device}")
         if self.state.step < self.total:
             say(f"{self.total - self.state.step} steps to go: {self.cost()}")
-        with _stop_requests() as asked, self.reporter.open(self.total, self.state.step, self.settings.train.epochs) as bar:
-            writer = _tensorboard(self.folder) if self.settings.train.tensorboard else None
+        epochs = self.settings.train.epochs
+        with _stop_requests() as asked, self.reporter.open(self.total, self.state.step, epochs) as bar:
             while self.state.step < self.total:
                 self._epoch(bar, asked)
-                if writer is not None:
-                    row = self.state.history[-1]
-                    for name in (name for name in row if "." in name or name == "lr"):
-                        writer.add_scalar(name.replace(".", "/"), row[name], row["step"])
-                    writer.flush()
         operator = frozen_operator(self.model, self.train_set, self.settings.train.batch, self.fabric.device)
         save_operator(self.folder, operator)
         save_model(self.folder, self.model, self.train_set.shape[2:], self.train_set.units)
@@ -147,13 +147,15 @@ class Training:
                 self.save()
             if asked and not at_end:
                 raise self._interrupted()
-        row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": learning_rate(options, state.step - 1, self.total)}
+        rate = learning_rate(options, state.step - 1, self.total)
+        row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
         row |= {f"train.{name}": value / self.per_epoch for name, value in state.sums.items()}
         row |= {f"val.{name}": value for name, value in self._validate().items()}
         row["seconds"] = time.perf_counter() - began
         state.history.append(row)
         state.sums = {}
         self.save()
+        self.board(row)
         bar.epoch(row)
         if asked:
             raise self._interrupted()
@@ -171,7 +173,7 @@ class Training:
         self.fabric.backward(terms.total)
         if options.clip is not None:
             self.fabric.clip_gradients(self.network, self.optimizer, max_norm=options.clip, error_if_nonfinite=False)
-        values = {name: float(value) for name, value in terms._asdict().items()}
+        values = {name: value.item() for name, value in terms._asdict().items()}
         if not math.isfinite(values["total"]):
             raise Stopped(
                 f"the loss became {values['total']} at step {self.state.step + 1}; {self.folder.checkpoint} holds the "
@@ -240,7 +242,8 @@ def learning_rate(options: TrainSettings, step: int, total: int) -> float:
 def start_fabric(options: TrainSettings) -> "Fabric":
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if options.device != "auto" and not available[options.device]:
-        raise InputError(f"train.device = {options.device}, but this machine has {' and '.join(d for d in available if available[d])} only")
+        there = " and ".join(device for device in available if available[device])
+        raise InputError(f"train.device = {options.device}, but this machine has {there} only")
     if options.precision == "64" and (options.device == "mps" or (options.device == "auto" and available["mps"])):
         raise InputError("train.precision = 64, but mps has no float64; take train.device=cpu")
     from lightning_fabric import Fabric
@@ -256,12 +259,21 @@ def _sets(settings: Settings) -> tuple[Sequences, Sequences]:
     return train_set, val_set
 
 
-def _tensorboard(folder: RunFolder) -> Any:
+def tensorboard(folder: RunFolder) -> Callable[[Mapping[str, Any]], None]:
+    """A function that shows a row of metrics in TensorBoard."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError("train.tensorboard = true needs TensorBoard: pip install 'diskoop[track]'") from None
-    return SummaryWriter(str(folder.path / "tensorboard"))  # type: ignore[no-untyped-call]
+    writers: list[Any] = []  # opened by the first row: a run that cannot start leaves no folder
+
+    def show(row: Mapping[str, Any]) -> None:
+        writers.extend([] if writers else [SummaryWriter(str(folder.path / "tensorboard"))])
+        for name, value in row.items():
+            writers[0].add_scalar(name.replace(".", "/"), value, row["step"])
+        writers[0].flush()
+
+    return show
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """the weighted sum the paper minimises, and the cycle term"""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ STATIC_PENALTIES: dict[str, Penalty] = {"distance": distance_to_one, "modulus": 
 
 
 def dynamic_penalty(settings: SpectrumSettings) -> Penalty:
-    choices = {
+    choices: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
         "modulus": modulus_beyond,
         "hinge": hinge_beyond,
         "real": real_beyond,

@@ -43,7 +43,9 @@ class Bar:
         self.progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.progress.stop()
 
     def step(self, epoch: int, done: int, terms: Mapping[str, float]) -> None:

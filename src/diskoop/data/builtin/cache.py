@@ -28,4 +28,5 @@ def drawn_once(artist: ModuleType, size: int, shape: tuple[int, ...], draw: Draw
             draw(out, lambda count: progress.advance(task, count))
             out.flush()
             del out
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    drawn: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return drawn

@@ -102,7 +102,10 @@ def _linear(name: str, count: int, random: np.random.Generator) -> tuple[Array, 
     parts = _LINEAR[name]
     labels = {part.name: random.integers(len(part.values), size=count) for part in parts}
     start = np.concatenate(
-        [part.starts[labels[part.name]] + part.spread * random.uniform(-1, 1, (count, len(part.block))) for part in parts],
+        [
+            part.starts[labels[part.name]] + part.spread * random.uniform(-1, 1, (count, len(part.block)))
+            for part in parts
+        ],
         axis=1,
     )
     C = truth(name).operator

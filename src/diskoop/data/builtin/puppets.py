@@ -33,11 +33,11 @@ Pants = tuple[Colour, str]  # colour, cut
 Top = tuple[Colour, Colour, str]  # colour, trim, motif
 SKINS: dict[str, Skin] = {
     "porcelain": ((255, 228, 212), (255, 158, 158)),
-    "honey": ((236, 176, 112), (240, 122, 92)),
-    "chestnut": ((164, 98, 62), (212, 96, 76)),
-    "cocoa": ((96, 58, 54), (162, 70, 74)),
-    "mint": ((146, 222, 164), (236, 160, 140)),
-    "lilac": ((184, 152, 240), (226, 122, 214)),
+    "honey": ((242, 176, 98), (240, 118, 88)),
+    "chestnut": ((180, 104, 60), (222, 96, 76)),
+    "cocoa": ((86, 48, 52), (158, 64, 74)),
+    "mint": ((122, 216, 142), (232, 156, 132)),
+    "lilac": ((170, 134, 240), (222, 112, 208)),
 }
 PANTS: dict[str, Pants] = {
     "blue jeans": ((66, 112, 214), "straight"),
@@ -121,7 +121,7 @@ def slash(phase: float, profile: bool) -> Pose:
     if profile:
         feet = (-3 - 2 * done, 0.0), (2 + 4 * done, 1.5 * speed)
         arms = -10 - 35 * done, 112 - 90 * done
-        return Pose(True, feet, arms, (10, 11), 0, 3 * done - 1, 7 * done - 4, -6 * speed, 0, 42, 60 * speed)
+        return Pose(True, feet, arms, (10, 11), 0, 3 * done - 1, 7 * done - 4, 6 * speed, 0, 42, 60 * speed)
     feet = (-3.6 - 0.8 * done, 0.0), (3.6 + 1.6 * done, 1.5 * speed)
     arms = 50 - 30 * done, 132 - 108 * done
     return Pose(False, feet, arms, (10, 11), 0, 2.4 * done - 1.2, 8 * done - 4, -6 * speed, 0, 36, 60 * speed)
@@ -376,8 +376,8 @@ LOCK = strand("12.4,2 13.2,6 12.6,10")
 FRONT_HAIR = {
     "blue bob": Hair(
         [curve(both("0,-13 11,-10 15.4,0 15.6,8 13,12 6,11"))],
-        [curve(both("0,-14 9,-11.6 14,-4 15,4 13.6,10.4 10.8,9 10.6,2 9.4,-2.2 4,-1.6"))],
-        [strand("-3,-7 -4,-4.6 -4,-2"), strand("3,-7 4,-4.6 4,-2"), LOCK, flipped(LOCK)],
+        [curve(both("0,-14 9,-11.6 14,-4 15,4 13.6,10.4 11.4,9 11.2,2 9.8,-3 4,-2.4"))],
+        [strand("-3,-7 -4,-5 -4,-2.8"), strand("3,-7 4,-5 4,-2.8"), LOCK, flipped(LOCK)],
         [star(9, -5, 2.8, 5, 0.5)]),
     "pink tails": Hair(
         [TAIL, flipped(TAIL)],
@@ -391,8 +391,8 @@ FRONT_HAIR = {
         [strand("-2,-9 -3,-7 -5,-5.4"), strand("5,-9.6 5.4,-8 5.2,-5")],
         []),
     "silver long": Hair(
-        [curve(both("0,-13 11,-10 15.2,0 16,9 17.8,16.4 17.8,16.4 13,17.6 6,15"))],
-        [curve(both("0,-14 9,-11.6 14,-4 15.6,6 14.4,15 14.4,15 11.8,9 10.8,1 6.6,-4 0,-9.4 0,-9.4"))],
+        [curve(both("0,-13 11,-10 15.2,0 16,8 17.6,14.6 17.6,14.6 13,15.2 6,13.4"))],
+        [curve(both("0,-14 9,-11.6 14,-4 15.6,6 14.4,13.6 14.4,13.6 12,8.6 11.2,1 7,-4.8 0,-9.4 0,-9.4"))],
         [strand("0,-13 0.4,-11 0,-9.4"), strand("-9,-7 -12,-1 -13,7"), strand("9,-7 12,-1 13,7")],
         balls("10,-8 12.4,-5.6 9.2,-5 11.4,-9", 1.5, 1.5, 1.5, 1.5)),
     "crimson bun": Hair(
@@ -410,10 +410,10 @@ FRONT_HAIR = {
 }
 SIDE_HAIR = {
     "blue bob": Hair(
-        [curve(knots("0,-13 -10,-11 -15,-2 -15,8 -10,12 0,11.4"))],
-        [curve(knots("12.8,-1.6 11.4,-8 5,-12.8 -3,-14 -10.4,-11 -14.4,-3 -14.8,6 -11,11 -3,10.6 0.6,9 1.4,2 4.4,-1.8 "
-                     "9,-1.4"))],
-        [strand("8.6,-7.4 9.6,-4.6 9.4,-2"), strand("-6,-2 -6.4,3 -5,9"), strand("-11,0 -11.4,4 -10,8.6")],
+        [curve(knots("0,-13 -10,-11 -15,-2 -15,8 -10,12 -2,11.4"))],
+        [curve(knots("12.8,-2.4 11.4,-8 5,-12.8 -3,-14 -10.4,-11 -14.4,-3 -14.8,6 -11,11 -4.6,10.6 -1.8,9 -1,2 3,-2.8 "
+                     "9,-2.4"))],
+        [strand("8.6,-7.4 9.6,-5 9.4,-3"), strand("-6,-2 -6.4,3 -5,9"), strand("-11,0 -11.4,4 -10,8.6")],
         [star(4.4, -5, 2.8, 5, 0.5)]),
     "pink tails": Hair(
         [curve(knots("-9,-8 -16,-11 -21.4,-3 -20.4,7 -16.4,15 -16.4,15 -14,7 -12,1"))],
@@ -428,10 +428,10 @@ SIDE_HAIR = {
         [strand("2,-10 3,-6.6 2.4,-3"), strand("-9,-3 -8,0 -8.4,4")],
         []),
     "silver long": Hair(
-        [curve(knots("0,-13 -10,-11 -15,-2 -16.4,9 -18.4,17 -18.4,17 -12,17.8 -4,14 0,8"))],
-        [curve(knots("12.6,-2 12.6,-2 11,-8.4 5,-12.8 -3,-14 -10.4,-11 -14.4,-3 -15,6 -13.4,15 -13.4,15 -6,13.4 "
-                     "-0.6,14.4 -0.6,14.4 1.4,7 2.2,0 6,-4.6"))],
-        [strand("-1.6,-3 -2,4 -3.6,12"), strand("-6,-6 -7.4,2 -8,11.4"), strand("-10.6,-4 -12,3 -12,10")],
+        [curve(knots("0,-13 -10,-11 -15,-2 -16.2,8 -18.2,14 -18.2,14 -12,14.6 -4,12 0,8"))],
+        [curve(knots("12.6,-2 12.6,-2 11,-8.4 5,-12.8 -3,-14 -10.4,-11 -14.4,-3 -15,6 -13.4,13 -13.4,13 -6,11.8 "
+                     "-3,12.4 -3,12.4 -1,6.4 0,0 5,-5"))],
+        [strand("-3,-3 -3.6,4 -5,10.4"), strand("-7,-6 -8.2,2 -8.6,10.4"), strand("-10.6,-4 -12,3 -12,9")],
         balls("2.4,-7 4.8,-5 1.6,-4.4 4.4,-7.8", 1.5, 1.5, 1.5, 1.5)),
     "crimson bun": Hair(
         [oval(-7.4, -14.8, 6.4, 5.6)],
@@ -537,15 +537,15 @@ def draw(size: int, out: np.ndarray, advance: Callable[[int], None] | None = Non
     wardrobe = tops * hairs  # characters that share skin and pants
     for verb, act in enumerate((walk, cheer, slash)):
         for profile, directions in ((False, (0,)), (True, (1, 2))):
-            scenes = [scene(size, act(frame / FRAMES, profile)) for frame in range(FRAMES)]
-            for skin in range(skins):
-                for frame, pants in product(range(FRAMES), range(cuts)):
-                    before, body, behind = (stack[skin % len(stack)] for stack in scenes[frame])
+            for frame in range(FRAMES):
+                stacks = scene(size, act(frame / FRAMES, profile))
+                for skin, pants in product(range(skins), range(cuts)):
+                    before, body, behind = (stack[skin % len(stack)] for stack in stacks)
                     picture = over(before[0], over(body[pants], behind[0])).reshape(wardrobe, 3, size, size)
                     picture += 0.5  # the cast below cuts decimals off
                     for direction in directions:
                         mirror = -1 if DIRECTIONS[direction] == "left" else 1
                         first = (skin * cuts + pants) * wardrobe * actions + len(DIRECTIONS) * verb + direction
                         out[first : first + wardrobe * actions : actions, frame] = picture[..., ::mirror]
-                if advance:
-                    advance(len(directions) * cuts * wardrobe)
+            if advance:
+                advance(len(directions) * skins * cuts * wardrobe)

@@ -1,0 +1,114 @@
+"""Modes come in whole conjugate pairs, in the right order, and project and lift are inverse."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from diskoop.errors import InputError
+from diskoop.numerics import Spectrum, by_distance, by_modulus
+from diskoop.numerics.spectrum import Order
+from tests.conftest import matrix_with
+
+
+def test_known_eigenvalues_in_order(operator: Tensor) -> None:
+    spectrum = Spectrum.of(operator)
+    known = torch.tensor([1, 0.9, 0.6 + 0.5j, 0.6 - 0.5j, 0.2 + 0.3j, 0.2 - 0.3j, -0.1], dtype=torch.complex128)
+    assert torch.allclose(spectrum.eigenvalues, known, atol=1e-10)
+
+
+def test_order_by_modulus(generator: torch.Generator) -> None:
+    C = matrix_with([0.5, 0.9j, -0.7, 1.1], generator)
+    values = Spectrum.of(C, by_modulus).eigenvalues
+    assert torch.allclose(values, torch.tensor([1.1, 0.9j, -0.9j, -0.7, 0.5], dtype=torch.complex128), atol=1e-10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**30), k=st.integers(1, 12), order=st.sampled_from([by_distance, by_modulus]))
+def test_it_is_an_eigendecomposition_with_pairs_side_by_side(seed: int, k: int, order: Order) -> None:
+    C = torch.randn(k, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    spectrum = Spectrum.of(C, order)
+    values, V, U = spectrum.eigenvalues, spectrum.to_modes, spectrum.from_modes
+    assert torch.allclose((V * values) @ U, C.to(V), atol=1e-7)
+    key = order(values)
+    assert (key[1:] >= key[:-1] - 1e-12).all()
+    first = 0
+    while first < k:
+        if values[first].imag == 0:
+            first += 1
+        else:
+            assert values[first].imag > 0
+            assert values[first + 1] == values[first].conj()
+            first += 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**30), k=st.integers(2, 10), data=st.data())
+def test_the_split_is_whole_and_its_projectors_are_complementary(seed: int, k: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, k))
+    C = torch.randn(k, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    spectrum = Spectrum.of(C)
+    static, dynamic = spectrum.static(count), spectrum.dynamic(count)
+    assert torch.equal(static, ~dynamic)
+    assert count <= int(static.sum()) <= count + 1
+    chosen = torch.nonzero(static).flatten().tolist()
+    assert spectrum.complete(chosen) == chosen
+    P, Q = spectrum.projector(static), spectrum.projector(dynamic)
+    eye, scale = torch.eye(k, dtype=torch.float64), float(P.abs().max()) ** 2 + 1
+    assert torch.allclose(P + Q, eye, atol=1e-8 * scale)
+    assert torch.allclose(P @ P, P, atol=1e-8 * scale)
+    assert torch.allclose(P @ C, C @ P, atol=1e-7 * scale)
+
+
+def test_a_count_that_would_cut_a_pair_completes_it(operator: Tensor) -> None:
+    spectrum = Spectrum.of(operator)
+    assert [int(spectrum.static(count).sum()) for count in range(8)] == [0, 1, 2, 4, 4, 6, 6, 7]
+
+
+def test_every_operator_of_a_batch_is_split_on_its_own(generator: torch.Generator) -> None:
+    pair, plain = matrix_with([0.9 + 0.1j, 0.1], generator), matrix_with([0.9, 0.5, 0.1], generator)
+    batch = Spectrum.of(torch.stack([pair, plain]))
+    assert batch.static(1).tolist() == [[True, True, False], [True, False, False]]
+    assert torch.allclose(batch.projector(batch.static(1))[1], Spectrum.of(plain).projector(Spectrum.of(plain).static(1)))
+
+
+def test_project_and_lift_are_inverse(operator: Tensor, generator: torch.Generator) -> None:
+    spectrum = Spectrum.of(operator)
+    z = torch.randn(3, 5, 7, generator=generator, dtype=torch.float64)
+    assert torch.allclose(spectrum.lift(spectrum.project(z)), z, atol=1e-12)
+    stepped = spectrum.lift(spectrum.project(z) * spectrum.eigenvalues)
+    assert torch.allclose(stepped, z @ operator, atol=1e-12)
+
+
+def test_lift_refuses_coefficients_that_cut_a_pair(operator: Tensor, generator: torch.Generator) -> None:
+    spectrum = Spectrum.of(operator)
+    coefficients = spectrum.project(torch.randn(3, 5, 7, generator=generator, dtype=torch.float64))
+    coefficients[..., 2] = 0
+    with pytest.raises(InputError, match="both halves of a conjugate pair"):
+        spectrum.lift(coefficients)
+
+
+def test_a_selection_that_cuts_a_pair_is_refused_and_completed(operator: Tensor) -> None:
+    spectrum = Spectrum.of(operator)
+    with pytest.raises(InputError, match=r"modes \[0, 3\] cut a conjugate pair: \[2\] must come along.*\[0, 2, 3\]"):
+        spectrum.select([0, 3])
+    assert spectrum.complete([0, 3]) == [0, 2, 3]
+    assert torch.nonzero(spectrum.select([3, 0, 2])).flatten().tolist() == [0, 2, 3]
+    with pytest.raises(InputError, match=r"from 0 to 6, got \[9\]"):
+        spectrum.select([1, 9])
+    with pytest.raises(InputError, match="from 0 to k = 7, got 8"):
+        spectrum.static(8)
+
+
+def test_parallel_modes_are_refused() -> None:
+    jordan = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    with pytest.raises(InputError, match="not a basis"):
+        Spectrum.of(jordan + 1e-18).projector(torch.tensor([True, False]))
+
+
+def test_what_is_no_operator_is_named() -> None:
+    with pytest.raises(InputError, match=r"square matrix.*got \(3, 4\)"):
+        Spectrum.of(torch.zeros(3, 4))
+    with pytest.raises(InputError, match="NaN or infinity"):
+        Spectrum.of(torch.full((2, 2), torch.inf))
