@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from diskoop.data.builtin import oscillators, puppet_set
+from diskoop.data.builtin import oscillators, puppets
 from diskoop.data.sequences import PIXELS, SPLITS, Sequences, Split, Units
 from diskoop.errors import InputError, suggest
 
@@ -11,7 +11,7 @@ __all__ = ["PIXELS", "SPLITS", "Sequences", "Split", "Units", "data_names", "loa
 
 # A new set is one file that draws or reads it, and one line here.
 _LOADERS: dict[str, Callable[[Split, int | None], Sequences]] = {
-    "puppets": puppet_set.load,
+    "puppets": puppets.load,
     **{name: partial(oscillators.load, name) for name in oscillators.NAMES},
 }
 

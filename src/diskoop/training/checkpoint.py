@@ -64,26 +64,28 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str
     """Tensors and a JSON record in one safetensors file with a checksum over both, written whole."""
     laid_out = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
-    header = {"format": FORMAT, "record": text, "checksum": _checksum(laid_out, text)}
+    # One entry: safetensors writes several in any order, and equal runs should be equal files.
+    header = json.dumps({"format": FORMAT, "record": text, "checksum": _checksum(laid_out, text)})
     with whole_file(path) as temporary:
-        save_file(laid_out, temporary, metadata=header)
+        save_file(laid_out, temporary, metadata={"diskoop": header})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write_tensors` wrote; an InputError if the file is anything else."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
+            header = json.loads((file.metadata() or {}).get("diskoop", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except FileNotFoundError:
         raise InputError(f"{path} is missing") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:  # ValueError: a header that is not JSON, or not text
         raise InputError(f"{path} is damaged: {error}") from None
-    if header.get("format") != FORMAT:
-        raise InputError(f"{path} was not written by this program: format {header.get('format')!r}, wanted {FORMAT!r}")
-    if header["checksum"] != _checksum(tensors, header["record"]):
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise InputError(f"{path} was not written by this program: expected the format {FORMAT!r}, got {str(header)[:60]}")
+    text = str(header.get("record"))
+    if header.get("checksum") != _checksum(tensors, text):
         raise InputError(f"{path} is damaged: its content does not match its checksum")
-    return tensors, json.loads(header["record"])
+    return tensors, json.loads(text)
 
 
 def save_model(folder: RunFolder, model: torch.nn.Module, frame: tuple[int, ...], units: Units) -> None:

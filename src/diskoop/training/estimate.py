@@ -19,8 +19,10 @@ class Estimate:
         return f"{self.parameters / 1e6:.3f} M parameters, about {clock(self.seconds)} and {self.bytes / 2**30:.2f} GiB"
 
 
-def estimate(network: nn.Module, step: Callable[[nn.Module], Tensor], steps: int) -> Estimate:
-    """What `steps` calls of `step` will cost; it takes a network and returns its loss. `network` is not touched."""
+def estimate(
+    network: nn.Module, loss: Callable[[nn.Module], Tensor], backward: Callable[[Tensor], None], steps: int
+) -> Estimate:
+    """What `steps` of `loss` and `backward` will cost. They work on a copy: `network` is not touched."""
     trial = copy.deepcopy(network)
     kept: dict[int, int] = {}
 
@@ -34,11 +36,11 @@ def estimate(network: nn.Module, step: Callable[[nn.Module], Tensor], steps: int
         start = time.perf_counter()
         if turn == 0:
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-                loss = step(trial)
+                value = loss(trial)
         else:
-            loss = step(trial)
-        torch.autograd.backward(loss)
-        loss.item()  # waits for the device
+            value = loss(trial)
+        backward(value)
+        value.item()  # waits for the device
         seconds.append(time.perf_counter() - start)
     weights = [parameter for parameter in trial.parameters() if parameter.requires_grad]
     state = sum(weight.nbytes for weight in weights) * 4

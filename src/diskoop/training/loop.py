@@ -122,12 +122,12 @@ class Training:
         indices = np.arange(min(self.settings.train.batch, len(self.train_set)))
         batch = self._batch(self.train_set, indices)
 
-        def step(network: nn.Module) -> Tensor:
+        def loss(network: nn.Module) -> Tensor:
             total: Tensor = network(*batch, self._generator(0)).total
             return total
 
         self.network.train()
-        return estimate(self.network, step, self.total - self.state.step)
+        return estimate(self.network, loss, self.fabric.backward, self.total - self.state.step)
 
     def _epoch(self, bar: Bar, asked: list[int]) -> None:
         """From the current step to the end of its epoch."""
@@ -187,8 +187,10 @@ class Training:
         """Mean terms over the validation set: no dropout, blur, noise or batch statistics."""
         self.network.eval()
         count = len(self.val_set)
+        # Mixed, though always alike: neighbours in a set are often of one kind, and do not excite every static mode.
+        order = np.random.Generator(np.random.PCG64(0)).permutation(count)
         sums: dict[str, float] = {}
-        for indices in np.array_split(np.arange(count), math.ceil(count / self.settings.train.batch)):
+        for indices in np.array_split(order, math.ceil(count / self.settings.train.batch)):
             terms: Terms = self.network(*self._batch(self.val_set, indices), self._generator(0))
             for name, value in terms._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(indices)

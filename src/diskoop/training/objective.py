@@ -104,7 +104,7 @@ class Objective(nn.Module):
         """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
         swapped = swap(z, z.roll(1, dims=0), Factor.from_modes("static", spectrum, static))
         again = self.model.encode(self.model.decode(swapped))
-        return self._distance(again, swapped.detach(), mask)
+        return self._distance(again, swapped.detach(), None if mask is None else mask & mask.roll(1, dims=0))
 
     def _distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
         """Squared distance over the frames that exist: a mean over elements, or the text's sum over features."""

@@ -1,128 +1,70 @@
-from itertools import combinations
+"""The set: its size, its splits, its cache."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from diskoop.data.builtin import puppets
+from diskoop import load_data
+from diskoop.data.builtin import puppet_art
+from diskoop.data.sequences import Split
+from diskoop.errors import InputError
 
-SIZE = 32
-NAMES = ("skin", "pants", "top", "hair")
-COUNT = 11664
-
-
-def drawn() -> np.ndarray:
-    out = np.full((COUNT, puppets.FRAMES, 3, SIZE, SIZE), 77, np.uint8)
-    puppets.draw(SIZE, out)
-    return out
+FACTORS = ("skin", "pants", "top", "hair")
 
 
-@pytest.fixture(scope="module")
-def sequences() -> np.ndarray:
-    return drawn()
+def characters(split: Split) -> set[tuple[int, ...]]:
+    labels = load_data("puppets", split, size=32).labels
+    return set(zip(*(labels[factor].tolist() for factor in FACTORS), strict=True))
 
 
-@pytest.fixture(scope="module")
-def grid(sequences: np.ndarray) -> np.ndarray:
-    """(skin, pants, top, hair, action, frame, channel, row, column)"""
-    return sequences.reshape(6, 6, 6, 6, 9, *sequences.shape[1:])
+def test_every_character_is_in_one_split_with_all_its_actions() -> None:
+    counts = {split: len(load_data("puppets", split, size=32)) for split in ("train", "val", "test", "all")}
+    assert counts == {"train": 8100, "val": 900, "test": 2664, "all": 11664}
+    train, val, test = (characters(split) for split in ("train", "val", "test"))
+    assert (len(train), len(val), len(test)) == (900, 100, 296)
+    assert not train & val
+    assert not train & test
+    assert not val & test
+    assert np.bincount(load_data("puppets", "val", size=32).labels["action"]).tolist() == [100] * 9
 
 
-def twins(grid: np.ndarray, factor: str, seed: int) -> np.ndarray:
-    """The six values of a factor on an otherwise random character: (value, action, frame, channel, row, column)."""
-    character: list[int | slice] = [int(value) for value in np.random.default_rng(seed).integers(0, 6, 4)]
-    character[NAMES.index(factor)] = slice(None)
-    return np.asarray(grid[tuple(character)], np.int16)
+def test_labels_go_with_pictures() -> None:
+    """The same character and action, found through two splits' indices, is the same picture."""
+    everything, test = load_data("puppets", "all", size=32), load_data("puppets", "test", size=32)
+    for index in (0, 1000, 2663):
+        at = np.ravel_multi_index([test.labels[name][index] for name in (*FACTORS, "action")], (6, 6, 6, 6, 9))
+        assert np.array_equal(test.take([index]), everything.take([int(at)]))
 
 
-def changed(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.asarray((one != other).any(axis=-3))
+def test_it_is_drawn_once_and_read_back_mapped(cache: Path) -> None:
+    first = load_data("puppets", "train", size=32)
+    files = list(cache.glob("puppets-32-*.npy"))
+    assert len(files) == 1
+    drawn = files[0].stat().st_mtime_ns
+    again = load_data("puppets", "train", size=32)
+    assert files[0].stat().st_mtime_ns == drawn
+    assert isinstance(again.source, np.memmap)
+    assert not again.source.flags.writeable
+    assert np.array_equal(first.take([7]), again.take([7]))
 
 
-def test_factors_have_six_values_each_and_nine_actions() -> None:
-    assert list(puppets.FACTORS) == [*NAMES, "action"]
-    assert [len(set(values)) for values in puppets.FACTORS.values()] == [6, 6, 6, 6, 9]
-    assert puppets.FACTORS["action"][:4] == ("walk front", "walk left", "walk right", "cheer front")
-    assert puppets.FRAMES == 8
-    assert puppets.SIZES == (32, 64)
+def test_an_interrupted_drawing_leaves_nothing(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISKOOP_CACHE", str(tmp_path))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(puppet_art, "draw", stop)
+    with pytest.raises(KeyboardInterrupt):
+        load_data("puppets", "train", size=32)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_labels_follow_the_index() -> None:
-    labels = puppets.labels()
-    assert list(labels) == list(puppets.FACTORS)
-    assert all(values.shape == (COUNT,) and values.dtype == np.int64 for values in labels.values())
-    character = ((labels["skin"] * 6 + labels["pants"]) * 6 + labels["top"]) * 6 + labels["hair"]
-    np.testing.assert_array_equal(character * 9 + labels["action"], np.arange(COUNT))
-
-
-def test_draws_the_same_bytes_again_and_reports_every_sequence(sequences: np.ndarray) -> None:
-    again, reports = np.zeros_like(sequences), list[int]()
-    puppets.draw(SIZE, again, reports.append)
-    assert sequences.tobytes() == again.tobytes()
-    assert sum(reports) == COUNT
-    assert len(reports) > 1
-
-
-def test_other_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="32 or 64"):
-        puppets.draw(48, np.empty((COUNT, 8, 3, 48, 48), np.uint8))
-
-
-def test_background_is_plain_and_the_same_in_all(sequences: np.ndarray) -> None:
-    corners = sequences[..., [0, 0, -1, -1], [0, -1, 0, -1]]
-    np.testing.assert_array_equal(corners, np.broadcast_to(np.array(puppets.NIGHT)[:, None], corners.shape))
-
-
-@pytest.mark.parametrize(("factor", "apart"), [("skin", 55), ("pants", 70), ("top", 75), ("hair", 100)])
-def test_every_value_shows_in_every_frame(grid: np.ndarray, factor: str, apart: float) -> None:
-    for seed in range(4):
-        for one, other in combinations(twins(grid, factor, seed), 2):
-            pixels = changed(one, other)
-            assert pixels.sum((-1, -2)).min() >= 12
-            distance = np.abs(one - other).sum(-3)
-            assert min(distance[action][pixels[action]].mean() for action in range(9)) > apart
-
-
-def test_factors_change_only_their_own_pixels(grid: np.ndarray) -> None:
-    for seed in range(4):
-        own = {}
-        for factor in NAMES:
-            first, *others = twins(grid, factor, seed)
-            own[factor] = np.any([changed(first, other) for other in others], axis=0)
-        assert not (own["hair"] & own["pants"]).any()
-        shared = np.sum(list(own.values()), axis=0) > 1  # along edges, and where some hair covers a cheek
-        for pixels in own.values():
-            assert (pixels & ~shared).sum((-1, -2)).min() >= 12
-
-
-def test_what_a_factor_changes_is_where_its_own_layers_are(grid: np.ndarray) -> None:
-    """Where no hair is drawn, all hairs agree; the same for the other factors."""
-    stacks = puppets.BEFORE + puppets.BODY + puppets.BEHIND
-    for verb, act in enumerate((puppets.walk, puppets.cheer, puppets.slash)):
-        for factor in NAMES:
-            layers = [layer for layer in stacks if layer[0] == factor]
-            values = twins(grid, factor, seed=verb)[:, 3 * verb + 2]
-            for frame in range(puppets.FRAMES):
-                alpha = puppets.merge(SIZE, act(frame / puppets.FRAMES, True), tuple(layers))[..., 3, :, :]
-                bare = alpha.reshape(-1, SIZE, SIZE).max(0) == 0
-                assert not changed(values[:1, frame], values[1:, frame])[:, bare].any()
-
-
-def test_left_mirrors_right_and_both_differ_from_the_front(grid: np.ndarray) -> None:
-    views = grid[::2, 1, ::2, :].reshape(-1, 3, 3, *grid.shape[5:]).astype(np.int16)  # character, verb, direction
-    front, left, right = views[:, :, 0], views[:, :, 1], views[:, :, 2]
-    np.testing.assert_array_equal(left, right[..., ::-1])
-    for one, other in ((left, right), (front, left), (front, right)):
-        assert changed(one, other).mean((-1, -2)).min() > 0.15
-
-
-def test_every_action_moves_from_frame_to_frame(grid: np.ndarray) -> None:
-    some = grid[::2, ::3, ::3, :].astype(np.int16)
-    moved = (np.abs(np.diff(some, axis=5)).sum(-3) > 60).mean((-1, -2))
-    assert moved.min() > 0.015
-
-
-def test_actions_differ_whatever_the_character(grid: np.ndarray) -> None:
-    some = grid[::2, ::3, ::3, :].astype(np.int16)
-    for one, other in combinations(range(9), 2):
-        apart = (np.abs(some[..., one, :, :, :, :] - some[..., other, :, :, :, :]).sum(-3) > 60).mean((-1, -2))
-        assert apart.max(-1).min() > 0.1
+def test_impossible_requests_are_named() -> None:
+    with pytest.raises(InputError, match=r"32 or 64 pixels, got data.size = 48"):
+        load_data("puppets", "train", size=48)
+    with pytest.raises(InputError, match=r"unknown split 'tset'; did you mean 'test'\?"):
+        load_data("puppets", "tset")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"unknown data set 'pupets'; did you mean 'puppets'\?"):
+        load_data("pupets")

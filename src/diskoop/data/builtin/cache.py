@@ -16,9 +16,8 @@ from diskoop.storage import cache_folder, whole_file
 Draw = Callable[[NDArray[Any], Callable[[int], None]], None]  # fill an array, telling how far it got
 
 
-def drawn_once(artist: ModuleType, size: int, shape: tuple[int, ...], draw: Draw) -> NDArray[Any]:
-    """What `draw` fills a uint8 array of `shape` with, read-only, from the cache when this very code drew it before."""
-    name = artist.__name__.rpartition(".")[2]
+def drawn_once(name: str, artist: ModuleType, size: int, shape: tuple[int, ...], draw: Draw) -> NDArray[Any]:
+    """The uint8 array of `shape` that `draw` fills, read-only; from the cache if this version of `artist` drew it."""
     version = sha256(inspect.getsource(artist).encode()).hexdigest()[:8]
     path = cache_folder() / f"{name}-{size}-{version}.npy"
     if not path.exists():

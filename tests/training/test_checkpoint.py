@@ -1,0 +1,91 @@
+"""What is written is read back to the bit; what was damaged or made elsewhere is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from diskoop.errors import InputError
+from diskoop.training.checkpoint import RunFolder, load_weights, read_tensors, write_tensors
+
+TENSORS = {
+    "a": torch.arange(12, dtype=torch.float64).reshape(3, 4).T,
+    "step": torch.tensor(7.0),
+    "flags": torch.tensor([True, False]),
+}
+RECORD = {"step": 3, "sums": {"rec": 0.1 + 0.2}, "history": [{"epoch": 1}]}
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x.safetensors", TENSORS, RECORD)
+    tensors, record = read_tensors(tmp_path / "x.safetensors")
+    assert record == RECORD
+    assert tensors.keys() == TENSORS.keys()
+    assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), cut=st.booleans())
+def test_no_damage_goes_unnoticed(tmp_path: Path, where: float, flip: int, cut: bool) -> None:
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, TENSORS, RECORD)
+    content = bytearray(path.read_bytes())
+    at = int(where * len(content))
+    if cut:
+        content = content[:at]
+    else:
+        content[at] ^= flip
+    path.write_bytes(content)
+    try:
+        tensors, record = read_tensors(path)
+    except InputError as error:
+        assert str(path) in str(error)  # noqa: PT017 - either refused with a sentence, or unharmed (a padding byte)
+    else:
+        assert record == RECORD
+        assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_files_of_other_makers_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    with pytest.raises(InputError, match="is missing"):
+        read_tensors(path)
+    save_file(TENSORS | {"a": torch.zeros(2)}, path)
+    with pytest.raises(InputError, match="not written by this program"):
+        read_tensors(path)
+    path.write_text("hello")
+    with pytest.raises(InputError, match="is damaged"):
+        read_tensors(path)
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, TENSORS, RECORD)
+    before = path.read_bytes()
+    with pytest.raises(TypeError):
+        write_tensors(path, TENSORS, {"not JSON": object()})
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(2, 3)
+    fine = layer.state_dict()
+    with pytest.raises(InputError, match="'bias' is missing"):
+        load_weights(layer, {"weight": fine["weight"]}, tmp_path)
+    with pytest.raises(InputError, match="'more' is extra"):
+        load_weights(layer, {**fine, "more": torch.zeros(1)}, tmp_path)
+    with pytest.raises(InputError, match=r"'bias' has shape \(4,\), wanted \(3,\)"):
+        load_weights(layer, {**fine, "bias": torch.zeros(4)}, tmp_path)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such folder"):
+        RunFolder(tmp_path / "none").require_finished()
+    with pytest.raises(InputError, match="expected settings.yaml"):
+        RunFolder(tmp_path).require_finished()
+    (tmp_path / "checkpoint.safetensors").touch()
+    with pytest.raises(InputError, match="has not finished training; diskoop train --resume"):
+        RunFolder(tmp_path).require_finished()

@@ -1,0 +1,153 @@
+"""Every term against a known answer; chance only where and when it belongs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import convolve1d
+from torch import Tensor, nn
+
+from diskoop import load_data
+from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.settings import Settings
+from diskoop.training.objective import Objective, Terms, gaussian_blur
+
+
+def settings(**sections: dict[str, Any]) -> Settings:
+    quiet = {"model": {"dropout": 0.0, "k": 8, "ridge": 0.0}, "spectrum": {"static": 3, "radius": 0.5}}
+    return Settings.of(quiet).replaced(sections)
+
+
+def identity(ridge: float = 0.0) -> KoopmanAutoencoder:
+    return KoopmanAutoencoder(nn.Identity(), nn.Identity(), ridge=ridge)
+
+
+def series(count: int = 40) -> Tensor:
+    return torch.from_numpy(load_data("oscillators", "train").x[:count])
+
+
+def judge(objective: Objective, x: Tensor, mask: Tensor | None = None, seed: int = 0) -> Terms:
+    terms: Terms = objective(x, mask, torch.Generator().manual_seed(seed))
+    return terms
+
+
+def test_a_perfect_model_costs_only_its_spectrum() -> None:
+    """Identity networks on linear data: no error anywhere but the dynamic eigenvalues beyond the radius."""
+    terms = judge(Objective(identity(), settings(loss={"cycle": 1})), series())
+    assert max(map(float, (terms.rec, terms.pred_z, terms.pred_x, terms.cycle, terms.stat))) < 1e-16
+    # Eigenvalues 0.95 and 0.85 twice each and 0.6 lie outside 0.5.
+    assert float(terms.dyn) == pytest.approx((2 * 0.95 + 2 * 0.85 + 0.6) / 5)
+    assert float(terms.total) == pytest.approx(float(terms.dyn))
+    assert float(terms.static_gap) < 1e-9
+    assert float(terms.dynamic_radius) == pytest.approx(0.95)
+    assert float(terms.rank) == 8
+
+
+class Biased(nn.Module):
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.by
+
+
+def test_every_weight_weighs_its_term() -> None:
+    model = KoopmanAutoencoder(nn.Identity(), Biased(0.1), ridge=0.0)
+    loss = {"rec": 2, "pred": 3, "eig": 5, "stat": 7, "dyn": 11, "cycle": 13}
+    terms = judge(Objective(model, settings(loss=loss)), series())
+    assert float(terms.rec) == pytest.approx(0.01)
+    assert float(terms.pred_x) == pytest.approx(0.01)
+    assert float(terms.cycle) == pytest.approx(0.01)
+    assert float(terms.total) == pytest.approx(
+        2 * 0.01 + 3 * 0.01 + 5 * (7 * float(terms.stat) + 11 * float(terms.dyn)) + 13 * 0.01
+    )
+
+
+def test_reduction_frame_is_the_papers_formula() -> None:
+    model = KoopmanAutoencoder(nn.Identity(), Biased(0.1), ridge=0.0)
+    terms = judge(Objective(model, settings(loss={"reduction": "frame"})), series())
+    assert float(terms.rec) == pytest.approx(8 * 0.01)
+
+
+def test_prediction_is_judged_against_the_data() -> None:
+    """Latents that do not follow one line: the error is the least-squares residual, in both spaces."""
+    x = torch.randn(12, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    terms = judge(Objective(identity(), settings()), x)
+    past, future = x[:, :-1].reshape(-1, 8), x[:, 1:].reshape(-1, 8)
+    residual = (past @ torch.linalg.lstsq(past, future).solution - future).square().mean()
+    assert torch.isclose(terms.pred_z, residual)
+    assert torch.isclose(terms.pred_x, residual)
+
+
+def test_padding_changes_no_term() -> None:
+    torch.manual_seed(0)
+    model = KoopmanAutoencoder.for_shape((8,), k=8, h=9).double()
+    objective = Objective(model, settings(loss={"cycle": 1})).eval()
+    x, lengths = series(12), torch.tensor([3, 5, 24, 24, 8, 9, 10, 2, 6, 7, 12, 20])
+    mask = torch.arange(24) < lengths[:, None]
+    first, second = x.clone(), x.clone()
+    first[~mask], second[~mask] = 0.0, 77.0
+    for one, other in zip(judge(objective, first, mask), judge(objective, second, mask), strict=True):
+        assert torch.isclose(one, other, rtol=1e-9)
+    whole = torch.ones_like(mask)
+    for one, other in zip(judge(objective, x, whole), judge(objective, x), strict=True):
+        assert torch.isclose(one, other, rtol=1e-9)
+
+
+def test_the_gradient_of_everything_equals_finite_differences() -> None:
+    torch.manual_seed(0)
+    model = KoopmanAutoencoder.for_shape((8,), k=4, h=3, ridge=1e-3).double()
+    objective = Objective(model, settings(model={"k": 4, "dropout": 0.3, "noise": 0.01}, spectrum={"static": 1}))
+    x = series(10)[:, :6]
+    names = [name for name, _ in objective.named_parameters()]
+    weights = [parameter.detach().clone().requires_grad_() for parameter in objective.parameters()]
+
+    def total(*values: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(3)
+        terms: Terms = torch.func.functional_call(objective, dict(zip(names, values, strict=True)), (x, None, generator))
+        return terms.total
+
+    assert torch.autograd.gradcheck(total, tuple(weights), fast_mode=True)
+
+
+def test_the_cycle_target_is_detached_and_its_static_part_is_the_neighbours() -> None:
+    torch.manual_seed(0)
+    model = KoopmanAutoencoder.for_shape((8,), k=8, h=9).double()
+    alone = {"rec": 1e-30, "pred": 0.0, "eig": 0.0, "cycle": 1.0}
+    objective = Objective(model, settings(loss=alone))
+    judge(objective, series(8)).total.backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+
+
+def test_chance_belongs_to_training_and_to_the_generator() -> None:
+    torch.manual_seed(0)
+    model = KoopmanAutoencoder.for_shape((3, 32, 32), k=8, h=9, width=4)
+    options = settings(model={"dropout": 0.2, "noise": 0.005}, train={"blur": True})
+    objective = Objective(model, options)
+    x = torch.rand(4, 5, 3, 32, 32)
+    trained = [float(judge(objective.train(), x, seed=seed).total) for seed in (1, 1, 2)]
+    assert trained[0] == trained[1] != trained[2]
+    objective.eval()
+    assert float(judge(objective, x, seed=1).total) == float(judge(objective, x, seed=2).total)
+
+
+def test_blur_is_a_gaussian_and_leaves_the_target_sharp() -> None:
+    x = torch.rand(2, 3, 3, 32, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    sigma = 1.7
+    blurred = gaussian_blur(x, torch.tensor(sigma, dtype=torch.float64), (5, 9))
+    expected = x.numpy()
+    for axis, taps in ((-1, 5), (-2, 9)):
+        at = np.arange(taps) - taps // 2
+        bell = np.exp(-0.5 * (at / sigma) ** 2)
+        expected = convolve1d(expected, bell / bell.sum(), axis=axis, mode="mirror")
+    assert np.allclose(blurred.numpy(), expected, atol=1e-12)
+
+    # An encoder that keeps the frames: what it is given is blurred, what it is judged by is not.
+    keeping = KoopmanAutoencoder(nn.Flatten(2), nn.Identity(), ridge=1e-6)
+    objective = Objective(keeping, settings(model={"ridge": 1e-6}, spectrum={"static": 1}, train={"blur": True}))
+    flat = torch.rand(2, 3, 1, 16, 16, dtype=torch.float64)
+    objective._distance = lambda a, b, mask: (a.flatten(2) - b.flatten(2)).square().mean()  # type: ignore[method-assign]
+    assert float(judge(objective.eval(), flat).rec) == 0
+    assert float(judge(objective.train(), flat).rec) > 1e-4
