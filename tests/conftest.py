@@ -2,7 +2,7 @@
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded; see interfaces/cli.py
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded; see interfaces/cli.py
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,9 +40,10 @@ def matrix_with(eigenvalues: list[complex], generator: torch.Generator) -> Tenso
             blocks.append(torch.tensor([[value.real, value.imag], [-value.imag, value.real]], dtype=torch.float64))
         else:
             blocks.append(torch.tensor([[value.real]], dtype=torch.float64))
-    diagonal = torch.block_diag(*blocks)
+    diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
     basis = torch.randn(diagonal.shape, generator=generator, dtype=torch.float64) + 2 * torch.eye(len(diagonal))
-    return torch.linalg.solve(basis, diagonal) @ basis
+    matrix: Tensor = torch.linalg.solve(basis, diagonal) @ basis
+    return matrix
 
 
 def trajectories(C: Tensor, batch: int, time: int, generator: torch.Generator) -> Tensor:

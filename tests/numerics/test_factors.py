@@ -55,7 +55,9 @@ def test_a_mutual_exchange_done_twice_returns_both(seed: int, count: int, amount
     assert torch.allclose(swap(halfway, v, static), swap(u, v, static), atol=1e-8)
 
 
-def test_static_parts_stay_and_dynamic_parts_fade(operator: Tensor, spectrum: Spectrum, pair: tuple[Tensor, Tensor]) -> None:
+def test_static_parts_stay_and_dynamic_parts_fade(
+    operator: Tensor, spectrum: Spectrum, pair: tuple[Tensor, Tensor]
+) -> None:
     z = pair[0]
     static = Factor.from_modes("static", spectrum, spectrum.static(1))  # the eigenvalue 1
     assert torch.allclose(static.part(z) @ operator, static.part(z), atol=1e-10)

@@ -17,7 +17,7 @@ def test_a_known_operator_is_recovered_without_ridge(operator: Tensor, generator
     z = trajectories(operator, batch=20, time=6, generator=generator)
     fitted = fit_operator(z, ridge=0)
     assert torch.allclose(fitted.matrix, operator, rtol=0, atol=1e-10)
-    assert (fitted.rank, fitted.sequences, fitted.steps) == (7, 20, 100)
+    assert (int(fitted.rank), fitted.sequences, fitted.steps) == (7, 20, 100)
 
 
 def test_it_is_the_pseudo_inverse_solution_when_the_fit_is_not_exact(generator: torch.Generator) -> None:

@@ -70,7 +70,9 @@ def test_every_operator_of_a_batch_is_split_on_its_own(generator: torch.Generato
     pair, plain = matrix_with([0.9 + 0.1j, 0.1], generator), matrix_with([0.9, 0.5, 0.1], generator)
     batch = Spectrum.of(torch.stack([pair, plain]))
     assert batch.static(1).tolist() == [[True, True, False], [True, False, False]]
-    assert torch.allclose(batch.projector(batch.static(1))[1], Spectrum.of(plain).projector(Spectrum.of(plain).static(1)))
+    assert torch.allclose(
+        batch.projector(batch.static(1))[1], Spectrum.of(plain).projector(Spectrum.of(plain).static(1))
+    )
 
 
 def test_project_and_lift_are_inverse(operator: Tensor, generator: torch.Generator) -> None:

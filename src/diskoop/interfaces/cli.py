@@ -14,9 +14,9 @@ from diskoop.settings import Settings, merged, parse_overrides, presets, read_ya
 
 # Everything heavier is imported by the command that needs it: `diskoop --help` answers at once.
 
-# Threads that wait should sleep, not spin: beside another busy program a spinning step is ten times slower.
-# OpenMP reads this when torch loads it.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Threads that wait should soon sleep: beside another busy program a step that spins takes ten times as long.
+# GNU's OpenMP reads this when torch loads it.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 app = typer.Typer(
     help=diskoop.__doc__,

@@ -39,8 +39,8 @@ def draw_demo(run: Run, picture: Path) -> Path:
         [
             (f"source: {chosen.label_text(i)}", chosen.x[i]),
             (f"target: {chosen.label_text(donors[i])}", chosen.x[donors[i]]),
-            ("static swap: the target does what the source did", static[i]),
-            ("dynamic swap: the source does what the target did", dynamic[i]),
+            ("static swap: the target's looks in the source's action", static[i]),
+            ("dynamic swap: the source's looks in the target's action", dynamic[i]),
         ]
         for i in (0, 1)
     ]

@@ -81,7 +81,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError, ValueError) as error:  # ValueError: a header that is not JSON, or not text
         raise InputError(f"{path} is damaged: {error}") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise InputError(f"{path} was not written by this program: expected the format {FORMAT!r}, got {str(header)[:60]}")
+        raise InputError(
+            f"{path} was not written by this program: expected the format {FORMAT!r}, got {str(header)[:60]}"
+        )
     text = str(header.get("record"))
     if header.get("checksum") != _checksum(tensors, text):
         raise InputError(f"{path} is damaged: its content does not match its checksum")
@@ -155,9 +157,9 @@ def load_checkpoint(
             moments.setdefault(int(index), {})[moment] = tensor
     # Laid out in memory like their parameters, so that the arithmetic is the same to the last bit.
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for index, entry in moments.items():
+    for place, entry in moments.items():
         for name in entry.keys() & {"exp_avg", "exp_avg_sq"}:
-            entry[name] = torch.empty_like(parameters[index], dtype=entry[name].dtype).copy_(entry[name])
+            entry[name] = torch.empty_like(parameters[place], dtype=entry[name].dtype).copy_(entry[name])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
     return State(**record)

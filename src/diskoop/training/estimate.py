@@ -31,14 +31,13 @@ def estimate(
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    seconds = []
-    for turn in range(3):  # the first warms up, and shows what is kept
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        backward(loss(trial))
+    # The first steps are slower than the many that follow; the fastest of a few tells most.
+    seconds: list[float] = []
+    while len(seconds) < 8 and sum(seconds) < 4:
         start = time.perf_counter()
-        if turn == 0:
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-                value = loss(trial)
-        else:
-            value = loss(trial)
+        value = loss(trial)
         backward(value)
         value.item()  # waits for the device
         seconds.append(time.perf_counter() - start)
@@ -46,7 +45,7 @@ def estimate(
     state = sum(weight.nbytes for weight in weights) * 4
     own = {weight.untyped_storage().data_ptr() for weight in weights}
     activations = sum(size for at, size in kept.items() if at not in own)
-    return Estimate(min(seconds[1:]) * steps, sum(w.numel() for w in weights), state + activations)
+    return Estimate(min(seconds) * steps, sum(w.numel() for w in weights), state + activations)
 
 
 def clock(seconds: float) -> str:

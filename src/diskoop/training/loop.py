@@ -79,7 +79,7 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
             self.model = build_model(settings, self.train_set.shape[2:])
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload] - convolutions are faster so
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions like it
         self.objective = Objective(self.model, settings)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.train.lr)
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)

@@ -1,0 +1,154 @@
+"""The command line as a person meets it: real processes, real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from diskoop import __version__
+from diskoop.interfaces import cli
+
+SMALL = [
+    "data.name=oscillators", "data.limit=200", "model.k=10", "model.h=12", "spectrum.static=3", "spectrum.radius=0.9",
+    "loss.cycle=0.5", "train.batch=20", "train.save_every=7",
+]  # fmt: skip
+
+
+def diskoop(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "diskoop", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_version_and_help_need_no_torch(tmp_path: Path) -> None:
+    assert diskoop("--version", cwd=tmp_path).stdout.strip() == __version__
+    shown = diskoop("--help", cwd=tmp_path).stdout
+    assert all(command in shown for command in ("demo", "data", "train"))
+    code = "import sys, diskoop.interfaces.cli; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_the_library_stays_light() -> None:
+    code = (
+        "import sys, diskoop; diskoop.load, diskoop.load_data, diskoop.numerics; "
+        "assert not {'matplotlib', 'sklearn', 'lightning_fabric', 'pytorch_lightning'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train", "model.kk=3"], "unknown setting 'model.kk'; did you mean 'model.k'?"),
+        (["train", "model.k=abc"], "model.k should be a valid integer, got 'abc'"),
+        (["train", "spectrum.static=50"], "spectrum.static = 50 exceeds model.k = 40"),
+        (["train", "-c", "paper-sprits"], "did you mean 'paper-sprites'?"),
+        (["train", "data.name=pupets"], "unknown data set 'pupets'; did you mean 'puppets'?"),
+        (["train", "-c", "paper-sprites"], "unknown data set 'sprites'"),
+        (["train", "data.name=oscillators", "data.size=32"], "oscillators is a signal and has no pixels"),
+        (["train", "--resume", "nowhere"], "no run at 'nowhere'"),
+        (["train", "--from", "nowhere"], "no run at 'nowhere'"),
+        (["train", "--resume", "nowhere", "model.k=3"], "--resume goes on with a run as it was set up"),
+        (["train", "data.name=oscillators", "--out", "taken.txt"], "'taken.txt' exists already"),
+        (["data", "oscilators"], "unknown data set 'oscilators'; did you mean 'oscillators'?"),
+        (["data", "oscillators", "--count", "0"], "--count"),
+        (["data"], "Missing argument"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "taken.txt").write_text("mine")
+    answer = diskoop(*words, cwd=tmp_path)
+    assert answer.returncode == 2, answer.stderr
+    assert sentence in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stdout == ""
+    assert [file.name for file in tmp_path.iterdir()] == ["taken.txt"]
+    assert (tmp_path / "taken.txt").read_text() == "mine"
+
+
+def test_data_describes_and_draws(tmp_path: Path) -> None:
+    answer = diskoop("data", "oscillators", "--json", cwd=tmp_path)
+    facts = json.loads(answer.stdout.splitlines()[-1])
+    assert facts["sequences"] == {"train": 1600, "val": 200, "test": 400}
+    assert facts["shape"] == [24, 8]
+    assert facts["labels"]["mark"] == ["red", "green", "blue"]
+    assert (tmp_path / facts["preview"]).read_bytes().startswith(b"\x89PNG")
+    spoken = diskoop("data", "oscillators", "--out", "other.png", cwd=tmp_path).stdout
+    assert "  mark: red, green, blue\n" in spoken
+    assert (tmp_path / "other.png").exists()
+
+
+def test_train_then_fine_tune(tmp_path: Path) -> None:
+    answer = diskoop("train", *SMALL, "train.epochs=1", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "steps to go: 0.00" in answer.stderr  # the estimate
+    assert "epoch 1/1: loss" in answer.stderr
+    assert (tmp_path / "runs" / "oscillators-1" / "operator.safetensors").exists()
+    answer = diskoop("train", "--from", "runs/oscillators-1", "train.lr=1e-4", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    tuned = (tmp_path / "runs" / "oscillators-2" / "settings.yaml").read_text()
+    assert "lr: 0.0001" in tuned
+    assert "k: 10" in tuned  # the rest is the first run's
+    answer = diskoop("train", "--from", "runs/oscillators-1", "model.k=12", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "does not fit this model" in answer.stderr
+
+
+def start(folder: Path, epochs: int) -> subprocess.Popen[str]:
+    words = ["train", *SMALL, f"train.epochs={epochs}", "--out", "stopped"]
+    return subprocess.Popen([sys.executable, "-m", "diskoop", *words], cwd=folder, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 120
+    while not condition():  # type: ignore[operator]
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(number: signal.Signals, tmp_path: Path) -> None:
+    epochs = 12
+    whole = diskoop("train", *SMALL, f"train.epochs={epochs}", "--out", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    process = start(tmp_path, epochs)
+    metrics = tmp_path / "stopped" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2, process)
+    os.kill(process.pid, number)
+    said = process.communicate(timeout=60)[1]
+    assert not (tmp_path / "stopped" / "model.safetensors").exists(), "it ended before the signal came"
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 1
+        assert "diskoop train --resume stopped goes on from there" in said
+        assert "Traceback" not in said
+    resumed = diskoop("train", "--resume", "stopped", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("model.safetensors", "operator.safetensors"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:
+    assert diskoop("train", *SMALL, "train.epochs=1", "--out", "run", cwd=tmp_path).returncode == 0
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 4
+    checkpoint.write_bytes(content)
+    answer = diskoop("train", "--resume", "run", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "is damaged" in answer.stderr
+    assert checkpoint.read_bytes() == content
+
+
+def test_new_runs_get_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "puppets-1").mkdir(parents=True)
+    assert cli._unused("puppets") == Path("runs/puppets-2")

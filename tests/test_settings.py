@@ -1,0 +1,128 @@
+"""Settings come and go unchanged; every mistake is named with what was meant."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from diskoop.errors import InputError
+from diskoop.settings import Settings, keys, parse_overrides, presets
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_are_valid_and_survive_yaml(name: str, tmp_path: Path) -> None:
+    settings = Settings.load(name)
+    settings.save(tmp_path / "settings.yaml")
+    assert Settings.load(tmp_path / "settings.yaml") == settings
+
+
+def test_paper_presets_hold_the_printed_values() -> None:
+    """Batch, k, h, epochs, the three weights, k_s and epsilon: the paper's hyper-parameter table."""
+    printed: dict[str, tuple[float | None, ...]] = {
+        "paper-sprites": (32, 40, 40, 800, 15, 1, 1, 8, 0.5),
+        "paper-mug": (16, 40, 100, 1000, 20, 1, 1, 5, 0.5),
+        "paper-timit": (30, 165, None, 400, 15, 3, 1, 15, 0),
+    }
+    for name, values in printed.items():
+        s = Settings.load(name)
+        ours: tuple[float | None, ...] = (
+            s.train.batch, s.model.k, s.model.h, s.train.epochs,
+            s.loss.rec, s.loss.pred, s.loss.eig, s.spectrum.static, s.spectrum.radius,
+        )  # fmt: skip
+        assert ours == values
+        assert s.train.lr == 0.001
+        assert s.loss.cycle == 0
+    assert Settings.load("paper-sprites").train.blur
+    assert Settings.load("paper-timit").model.noise == 0.005
+
+
+def test_overrides_replace_only_what_they_name() -> None:
+    changes = parse_overrides(["model.k=24", "loss.eig=3", "train.lr=1e-4", "model.h=null", "train.blur=true"])
+    settings = Settings().replaced(changes)
+    assert (settings.model.k, settings.loss.eig, settings.train.lr) == (24, 3.0, 1e-4)
+    assert settings.model.h is None
+    assert settings.train.blur is True
+    assert settings.model.width == Settings().model.width
+
+
+def test_settings_cannot_be_changed_by_accident() -> None:
+    with pytest.raises(ValidationError):
+        setattr(Settings().model, "k", 3)  # noqa: B010 - as a plain assignment the type checker refuses it first
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("model.kk=3", r"unknown setting 'model.kk'; did you mean 'model.k'\?"),
+        ("model.static=3", r"did you mean 'spectrum.static'\?"),
+        ("modle.k=3", r"did you mean 'model.k'\?"),
+        ("k=3", "expected section.key=value such as model.k=24, got 'k=3'"),
+        ("model.k", "got 'model.k'"),
+        ("model.k=abc", "model.k should be a valid integer, got 'abc'"),
+        ("model.k=2.5", r"model.k should be a valid integer.*, got 2.5"),
+        ("model.k=0", "model.k should be greater than or equal to 1, got 0"),
+        ("train.lr=nan", "train.lr should be a finite number"),
+        ("train.blur=perhaps", "train.blur should be a valid boolean"),
+        ("train.precision=16", "train.precision should be '32', 'bf16' or '64', got 16"),
+        ("spectrum.static=41", r"spectrum.static = 41 exceeds model.k = 40"),
+        ("model.scope=sequence", r"one trajectory excites one eigenvalue 1"),
+        ("model.dropout=1", "model.dropout should be less than 1"),
+        ("model.k=[", "model.k: cannot read the value '\\['"),
+    ],
+)
+def test_mistakes_are_named(word: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Settings().replaced(parse_overrides([word]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"loss": {"cycle": 1}, "spectrum": {"static": 0}}, r"0 < spectrum.static < model.k"),
+        ({"loss": {"cycle": 1}, "spectrum": {"static": 1}, "model": {"scope": "sequence"}}, "model.scope = batch"),
+        ({"loss": {"rec": 0, "pred": 0}}, "nothing would train the decoder"),
+        ({"modle": {"k": 1}}, r"unknown setting 'modle'; did you mean 'model'\?"),
+    ],
+)
+def test_impossible_combinations_are_named(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Settings().replaced(changes)
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(InputError, match=r"model.k should.*; train.epochs should"):
+        Settings.of({"model": {"k": -1}, "train": {"epochs": "many"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("model: [", "is not YAML"),
+        ("- a\n- b", "should map sections"),
+        ("model: 3", "should map sections"),
+        ("!!python/object/apply:os.getcwd []", "is not YAML"),
+        ("\x00", "is not YAML"),
+    ],
+)
+def test_files_that_are_no_settings_are_named(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        Settings.load(tmp_path / "bad.yaml")
+
+
+def test_missing_files_suggest_a_preset(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"did you mean 'paper-sprites'\?"):
+        Settings.load("paper-sprite")
+    with pytest.raises(InputError, match="cannot read settings"):
+        Settings.load(tmp_path)
+
+
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    assert Settings.load(tmp_path / "empty.yaml") == Settings()
+
+
+def test_keys_are_complete() -> None:
+    assert {"data.name", "model.k", "spectrum.radius", "loss.rec", "train.seed"} <= set(keys())
+    assert len(keys()) == sum(len(type(record).model_fields) for _, record in Settings())
