@@ -56,20 +56,23 @@ def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: NDArray[np.bool_], r
     axes.add_patch(Circle((0, 0), 1, fill=False, color=INK, linewidth=0.8, alpha=0.5))
     axes.add_patch(Circle((0, 0), radius, color=DYNAMIC, alpha=0.08, linewidth=0))
     values = spectrum.eigenvalues.cpu().numpy()
-    for chosen, color, name in ((~static, DYNAMIC, "dynamic: what they do"), (static, STATIC, "static: who they are")):
-        axes.scatter(
-            values[chosen].real, values[chosen].imag, s=28, color=color, alpha=0.75, linewidths=0,
-            label=f"{name} ({int(chosen.sum())})",
-        )  # fmt: skip
+    furthest, largest = (float(part.max(initial=0)) for part in (np.abs(values[static] - 1), np.abs(values[~static])))
+    for chosen, color, name in (
+        (static, STATIC, f"{int(static.sum())} static eigenvalues, within {furthest:.2g} of 1: what stays"),
+        (~static, DYNAMIC, f"{int((~static).sum())} dynamic ones, up to {largest:.2g}: what moves"),
+    ):
+        points = values[chosen]
+        axes.scatter(points.real, points.imag, s=30, color=color, alpha=0.7, linewidths=0, label=name)
     reach = 1.12 * max(1.0, float(np.abs(values).max()))
-    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", facecolor="none")
     axes.axhline(0, color=INK, linewidth=0.4, alpha=0.4)
     axes.axvline(0, color=INK, linewidth=0.4, alpha=0.4)
     axes.tick_params(labelsize=7)
+    axes.set_title("eigenvalues of the operator", fontsize=9, loc="left", color=INK)
     axes.set_xlabel("real part", fontsize=8)
     axes.set_ylabel("imaginary part", fontsize=8)
     axes.spines[:].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=8, frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8, frameon=False)
 
 
 def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2) -> "Figure":
@@ -98,13 +101,12 @@ def swap_figure(
     """A spectrum beside film strips; each pair is a list of (caption, video): source, target and what came of them."""
     from matplotlib.figure import Figure
 
-    rows = sum(len(strips) for strips in pairs)
-    figure = Figure(figsize=(12.5, 0.5 + 0.98 * rows), layout="constrained")
-    figure.suptitle(title, fontsize=12, color=INK, x=0.01, ha="left")
-    cells = figure.add_gridspec(rows, 2, width_ratios=[1, 1.75])
-    draw_spectrum(figure.add_subplot(cells[:, 0]), spectrum, static, radius)
-    grid = [figure.add_subplot(cells[row, 1]) for row in range(rows)]
-    strips = [(number, place, strip) for number, pair in enumerate(pairs) for place, strip in enumerate(pair)]
-    for axes, (_, place, (caption, video)) in zip(grid, strips, strict=True):
-        draw_strip(axes, video, caption, INK if place < 2 else STATIC if place == 2 else DYNAMIC)
+    strips = [strip for pair in pairs for strip in pair]
+    colors = [color for pair in pairs for color in [INK, INK, STATIC, DYNAMIC][: len(pair)]]
+    figure = Figure(figsize=(12.5, 0.6 + 0.98 * len(strips)), layout="constrained")
+    figure.suptitle(title, fontsize=13, color=INK, x=0.01, ha="left")
+    cells = figure.add_gridspec(len(strips), 2, width_ratios=[1, 1.75])
+    draw_spectrum(figure.add_subplot(cells[: max(1, len(strips) - 2), 0]), spectrum, static, radius)
+    for row, ((caption, video), color) in enumerate(zip(strips, colors, strict=True)):
+        draw_strip(figure.add_subplot(cells[row, 1]), video, caption, color)
     return figure

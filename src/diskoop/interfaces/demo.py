@@ -26,23 +26,23 @@ def run_demo(path: Path) -> Path:
 
 
 def draw_demo(run: Run, picture: Path) -> Path:
-    """Two pairs of test characters, each given the other's identity and the other's action."""
+    """Two pairs of test characters, each given the other's static part, then the other's dynamic part."""
     clips = load_data("puppets", "test", run.settings.data.size)
-    action = clips.labels["action"]
+    names = clips.values["action"]
     random = np.random.Generator(np.random.PCG64(4))
-    sources, targets = (random.permutation(np.flatnonzero(action == code))[:2] for code in (0, 5))
-    chosen = clips.select(np.concatenate([sources, targets[::-1]]))
+    actions = ("walk front", "cheer front", "slash right", "walk left")  # source and target, twice
+    chosen = clips.select([random.choice(np.flatnonzero(clips.labels["action"] == names.index(a))) for a in actions])
+    donors = [1, 0, 3, 2]
     parts = run.decompose(chosen)
-    donors = [3, 2, 1, 0]
     static, dynamic = (parts.swap(what, donor=donors).decode() for what in ("static", "dynamic"))
     pairs = [
         [
             (f"source: {chosen.label_text(i)}", chosen.x[i]),
             (f"target: {chosen.label_text(donors[i])}", chosen.x[donors[i]]),
-            ("static swap: the target's looks in the source's action", static[i]),
-            ("dynamic swap: the source's looks in the target's action", dynamic[i]),
+            ("static swap: who comes from the target, what they do from the source", static[i]),
+            ("dynamic swap: who comes from the source, what they do from the target", dynamic[i]),
         ]
-        for i in (0, 1)
+        for i in (0, 2)
     ]
     mask = parts.spectrum.static(run.settings.spectrum.static).cpu().numpy()
     title = "Who they are and what they do, told apart without a label"

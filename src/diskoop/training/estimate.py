@@ -24,6 +24,9 @@ def estimate(
 ) -> Estimate:
     """What `steps` of `loss` and `backward` will cost. They work on a copy: `network` is not touched."""
     trial = copy.deepcopy(network)
+    for module in trial.modules():
+        if isinstance(module, nn.LSTM):
+            module.flatten_parameters()  # a copy's weights lie scattered, which cuDNN does not like
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
