@@ -39,3 +39,10 @@ def test_shell_names_commands_that_exist() -> None:
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     named = set(re.findall(r"\bdiskoop ([a-z]+)", SHELL))
     assert named == known
+
+
+def test_linked_files_exist() -> None:
+    root = Path(__file__).parents[1]
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert "docs/demo.png" in links
+    assert all((root / link).exists() for link in links)

@@ -43,6 +43,7 @@ def test_overrides_replace_only_what_they_name() -> None:
     assert (settings.model.k, settings.loss.eig, settings.train.lr) == (24, 3.0, 1e-4)
     assert settings.model.h is None
     assert settings.train.blur is True
+    assert Settings().replaced(parse_overrides(["train.precision=64"])).train.precision == "64"
     assert settings.model.width == Settings().model.width
 
 
@@ -64,7 +65,9 @@ def test_settings_cannot_be_changed_by_accident() -> None:
         ("model.k=0", "model.k should be greater than or equal to 1, got 0"),
         ("train.lr=nan", "train.lr should be a finite number"),
         ("train.blur=perhaps", "train.blur should be a valid boolean"),
-        ("train.precision=16", "train.precision should be '32', 'bf16' or '64', got 16"),
+        ("train.precision=16", "train.precision should be '32', 'bf16' or '64', got '?16"),
+        ("model.k=true", "model.k should be a number, got True"),
+        ("train.lr=1e6", "train.lr should be less than or equal to 100"),
         ("spectrum.static=41", r"spectrum.static = 41 exceeds model.k = 40"),
         ("model.scope=sequence", r"one trajectory excites one eigenvalue 1"),
         ("model.dropout=1", "model.dropout should be less than 1"),
@@ -101,6 +104,8 @@ def test_all_mistakes_are_named_at_once() -> None:
         ("model: [", "is not YAML"),
         ("- a\n- b", "should map sections"),
         ("model: 3", "should map sections"),
+        ("model: {k: 3, k: 4}", "the key 'k' stands twice"),
+        ("model: {k: 3}\nmodel: {h: 4}", "the key 'model' stands twice"),
         ("!!python/object/apply:os.getcwd []", "is not YAML"),
         ("\x00", "is not YAML"),
     ],
@@ -119,8 +124,9 @@ def test_missing_files_suggest_a_preset(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "empty.yaml").write_text("# nothing\n")
-    assert Settings.load(tmp_path / "empty.yaml") == Settings()
+    for text in ("# nothing\n", "model:\n"):
+        (tmp_path / "empty.yaml").write_text(text)
+        assert Settings.load(tmp_path / "empty.yaml") == Settings()
 
 
 def test_keys_are_complete() -> None:

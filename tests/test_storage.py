@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diskoop.storage import cache_folder, whole_file, write_text
+from diskoop.errors import InputError
+from diskoop.storage import cache_folder, whole_file, whole_folder, write_text
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -40,6 +41,29 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
     (tmp_path / "ordinary").write_text("")
     write_text(tmp_path / "ours", "")
     assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "ordinary").stat().st_mode)
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "runs" / "one"
+    with whole_folder(target) as temporary:
+        (temporary / "file").write_text("x")
+        assert not target.exists()
+    assert [file.name for file in target.iterdir()] == ["file"]
+    assert [file.name for file in target.parent.iterdir()] == ["one"]
+    (tmp_path / "empty").mkdir()
+    with whole_folder(tmp_path / "empty") as temporary:
+        (temporary / "file").write_text("x")
+    assert (tmp_path / "empty" / "file").exists()
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match=r"cannot write .*file/inside"):
+        write_text(tmp_path / "file" / "inside", "x")
+    with pytest.raises(InputError, match="cannot write"):
+        write_text(tmp_path, "x")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

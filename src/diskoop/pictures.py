@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.data.sequences import Sequences
+from diskoop.errors import InputError
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.storage import whole_file
 
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PICTURE_FILES = (".png", ".jpg", ".webp", ".svg", ".pdf")
 INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
 
 
 def save_figure(figure: "Figure", path: str | Path) -> Path:
     path = Path(path)
+    if path.suffix not in PICTURE_FILES:
+        raise InputError(f"expected a picture's name ending in {', '.join(PICTURE_FILES)}, got {str(path)!r}")
     with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150, facecolor=PAPER, format=path.suffix.removeprefix(".") or "png")
+        figure.savefig(temporary, dpi=150, facecolor=PAPER, format=path.suffix.removeprefix("."))
     return path
 
 

@@ -1,5 +1,6 @@
 """a trained run: load, decompose; what users hold in their hands"""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.decomposition import CHUNK, Decomposition
 from diskoop.data.sequences import Sequences, Units
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator
+from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder, load_operator, load_settings, load_units, load_weights, read_tensors
-from diskoop.training.loop import build_model
+from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings
 from diskoop.training.objective import ORDERS
 
 
@@ -26,7 +27,7 @@ class Run:
     model: KoopmanAutoencoder
     operator: Operator
     units: Units
-    folder: Path
+    folder: RunFolder
 
     @torch.no_grad()
     def decompose(self, clips: Sequences | NDArray[Any]) -> Decomposition:
@@ -35,9 +36,26 @@ class Run:
             clips = Sequences(np.asarray(clips), units=self.units)
         self.model.eval()
         weight = next(self.model.parameters())
-        z = self.model.encode(self.units.to_model(torch.from_numpy(np.asarray(clips.x)).to(weight.device)).to(weight))
+        chunks = np.split(np.arange(len(clips)), range(CHUNK, len(clips), CHUNK))
+        z = torch.cat([self.model.encode(clips.batch(indices, weight)[0]) for indices in chunks])
         choice = self.settings.spectrum
         return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], self.units)
+
+    def summary(self) -> dict[str, Any]:
+        """What training came to: the frozen operator's spectrum, and the last epoch's figures."""
+        choice = self.settings.spectrum
+        spectrum = Spectrum.of(self.operator.matrix, ORDERS[choice.order])
+        static = spectrum.static(choice.static)
+        return {
+            "folder": str(self.folder.path),
+            "static": int(static.sum()),
+            "static_gap": float(torch.where(static, (spectrum.eigenvalues - 1).abs(), 0.0).amax()),
+            "dynamic_radius": float(torch.where(static, 0.0, spectrum.eigenvalues.abs()).amax()),
+            "rank": int(self.operator.rank),
+            "condition": float(self.operator.condition),
+            "fitted_on": self.operator.source,
+            "last_epoch": json.loads(self.folder.metrics.read_text(encoding="utf-8").splitlines()[-1]),
+        }
 
 
 def load(path: str | Path, device: str = "cpu") -> Run:
@@ -45,7 +63,6 @@ def load(path: str | Path, device: str = "cpu") -> Run:
     folder = RunFolder(Path(path))
     folder.require_finished()
     settings = load_settings(folder)
-    weights, record = read_tensors(folder.model)
-    model = build_model(settings, tuple(record["frame"]))
-    load_weights(model, weights, folder.model)
-    return Run(settings, model.to(device).eval(), load_operator(folder), load_units(record), folder.path)
+    model, units = load_model(folder, settings)
+    operator = load_operator(folder, model)
+    return Run(settings, model.to(device).eval(), operator, units, folder)

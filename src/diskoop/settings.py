@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from diskoop.errors import InputError, suggest
@@ -17,10 +17,22 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-Count = Annotated[int, Field(ge=1)]
-Weight = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-Whole = Annotated[int, Field(ge=0)]
+def _no_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("should be a number")
+    return value
+
+
+def _word(value: Any) -> Any:
+    """YAML reads 32 as a number where the setting is a word."""
+    return str(value) if type(value) is int else value
+
+
+Number = BeforeValidator(_no_flag)
+Count = Annotated[int, Number, Field(ge=1)]
+Whole = Annotated[int, Number, Field(ge=0)]
+Weight = Annotated[float, Number, Field(ge=0)]
+Positive = Annotated[float, Number, Field(gt=0)]
 
 
 class DataSettings(Record):
@@ -34,9 +46,9 @@ class ModelSettings(Record):
     h: Count | None = 40  # the decoder's LSTM; None (signals only) makes it as wide as the signal
     width: Count = 32  # channels of the first convolution
     latent: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2  # on the latents that are decoded for reconstruction
+    dropout: Annotated[float, Number, Field(ge=0, lt=1)] = 0.2  # on the latents that are decoded for reconstruction
     noise: Weight = 0.0  # uniform, added to the latents before the operator is solved
-    ridge: Weight = 1e-9  # relative to the Gram matrix's mean diagonal
+    ridge: Weight = 1e-9  # relative to the Gram matrix's mean diagonal; 0 gives the pseudo-inverse
     scope: Literal["batch", "sequence"] = "batch"  # whom one operator serves while training
 
 
@@ -62,14 +74,14 @@ class LossSettings(Record):
 class TrainSettings(Record):
     epochs: Count = 100
     batch: Count = 32
-    lr: Positive = 1e-3
+    lr: Annotated[float, Number, Field(gt=0, le=100)] = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
     warmup: Whole = 0  # steps of linear warm-up
     clip: Positive | None = None  # largest gradient norm
     blur: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    precision: Literal["32", "bf16", "64"] = "32"
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    precision: Annotated[Literal["32", "bf16", "64"], BeforeValidator(_word)] = "32"
+    seed: Annotated[int, Number, Field(ge=0, lt=2**31)] = 0
     save_every: Count = 500  # steps between checkpoints inside an epoch; each epoch's end is one too
     tensorboard: bool = False
 
@@ -142,14 +154,23 @@ def read_yaml(source: str | Path) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
     try:
-        values = yaml.safe_load(text)
+        values = yaml.load(text, _OnceLoader) or {}
     except yaml.YAMLError as error:
         raise InputError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict) or not all(isinstance(part, dict) for part in values.values()):
+    if not isinstance(values, dict) or not all(isinstance(part, dict | None) for part in values.values()):
         raise InputError(f"{source} should map sections ({', '.join(Settings.model_fields)}) to their keys")
-    return values
+    return {section: part or {} for section, part in values.items()}
+
+
+class _OnceLoader(yaml.SafeLoader):
+    """YAML in which a key stands once; the plain loader silently keeps the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.YAMLError(f"the key {name!r} stands twice")
+        return super().construct_mapping(node, deep)
 
 
 def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
@@ -187,5 +208,6 @@ def _sentence(detail: ErrorDetails) -> str:
         return f"unknown setting {name!r}; {suggest(name, keys() if '.' in name else Settings.model_fields)}"
     if not name:  # a combination; its message is written above
         return detail["msg"].removeprefix("Value error, ")
-    wanted = detail["msg"].removeprefix("Input ").removesuffix(", unable to parse string as an integer")
+    wanted = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    wanted = wanted.removesuffix(", unable to parse string as an integer")
     return f"{name} {wanted}, got {detail['input']!r}"

@@ -1,22 +1,17 @@
 """Taking apart and putting together are inverse; edits are algebra; outputs are in the user's units."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from diskoop import load, load_data
+from diskoop import load_data
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.data.builtin.oscillators import truth
 from diskoop.data.sequences import Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import by_distance, fit_operator
-from diskoop.settings import Settings
-from diskoop.training import loop
-from tests.training.test_loop import Quiet
 
 
 @pytest.fixture
@@ -45,6 +40,7 @@ def test_swaps_reach_the_decoded_frames(parts: Decomposition) -> None:
     assert np.allclose(parts.swap(["static", "dynamic"], donor).decode(), x[donor], atol=1e-8)
     assert np.allclose(parts.swap("static", donor, amount=0.25).decode(), x + 0.25 * (expected - x), atol=1e-8)
     assert np.array_equal(parts.swap("static", np.arange(50)).decode(), x)
+    assert np.allclose(parts.swap(["static", "static"], donor).decode(), expected, atol=1e-8)
     assert np.array_equal(parts.swap([], donor).decode(), x)
 
 
@@ -67,33 +63,7 @@ def test_impossible_swaps_are_named(parts: Decomposition) -> None:
         parts.swap("static", everyone[:3])
     with pytest.raises(InputError, match="expected 50 donors from 0 to 49"):
         parts.swap("static", everyone + 1)
-    with pytest.raises(InputError, match="got both"):
-        parts.swap(["static", 3], everyone)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    brief = Settings.load("demo").replaced({"data": {"limit": 64}, "train": {"epochs": 1}})
-    path = tmp_path_factory.mktemp("runs") / "brief"
-    loop.train(brief, path, reporter=Quiet())
-    return path
-
-
-def test_a_run_takes_a_set_an_array_or_one_sequence_alone(folder: Path) -> None:
-    run = load(folder)
-    clips = load_data("puppets", "test", size=32).select([3, 500, 1000])
-    together = run.decompose(clips)
-    assert torch.equal(together.z, run.decompose(clips.x).z)
-    alone = run.decompose(clips.select([1]))
-    assert torch.allclose(alone.z[0], together.z[1], atol=1e-6)
-    assert torch.equal(alone.operator.matrix, together.operator.matrix)
-    video = together.decode()
-    assert video.shape == clips.shape
-    assert video.dtype == np.uint8
-
-
-def test_a_run_names_frames_of_another_shape(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"expected video \(batch, time, 3, 32, 32\), got \(1, 8, 3, 64, 64\)"):
-        load(folder).decompose(np.zeros((1, 8, 3, 64, 64), dtype=np.uint8))
-    with pytest.raises(InputError, match="no such folder"):
-        load(folder / "nowhere")
+    with pytest.raises(InputError, match="expected 50 donors from 0 to 49"):
+        parts.swap("static", everyone / 2)
+    with pytest.raises(InputError, match="names or mode indices, got"):
+        parts.swap(["static", 0.5], everyone)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from diskoop.data import PIXELS, Sequences, Units
+from diskoop.data.sequences import split_rows
 from diskoop.errors import InputError
 
 
@@ -21,6 +22,33 @@ def test_selecting_twice_picks_from_the_first_pick(clips: Sequences) -> None:
     assert np.array_equal(few.take([1]), clips.source[[5]])
     assert few.labels["kind"].tolist() == [1, 1]
     assert few.label_text(0) == "kind wild"
+
+
+def test_any_way_of_indexing_selects_the_same(clips: Sequences) -> None:
+    wild = clips.select(clips.labels["kind"] == 1)
+    assert wild.shape == (3, 4, 2)
+    assert np.array_equal(wild.x, clips.source[[1, 3, 5]])
+    assert np.array_equal(wild.take([-1]), clips.source[[5]])
+    with pytest.raises(InputError, match="holds no sequences"):
+        clips.select([])
+
+
+def test_batches_come_in_the_models_type_and_units() -> None:
+    pixels = Sequences(np.full((2, 3, 1, 4, 4), 51, dtype=np.uint8))
+    for dtype in (torch.float32, torch.float64):
+        x, mask = pixels.batch(np.array([1]), torch.zeros(1, dtype=dtype))
+        assert x.dtype == dtype
+        assert mask is None
+        assert torch.allclose(x, torch.tensor(0.2, dtype=dtype))
+    exact = np.random.Generator(np.random.PCG64(0)).normal(size=(2, 3, 4))
+    x, _ = Sequences(exact, units=Units(dtype="float64")).batch(np.arange(2), torch.zeros(1, dtype=torch.float64))
+    assert np.array_equal(x.numpy(), exact)
+
+
+def test_splits_take_their_turns() -> None:
+    counts = {"train": 5, "val": 2, "test": 3}
+    assert split_rows(counts, "val").tolist() == [5, 6]
+    assert split_rows(counts, "all").tolist() == list(range(10))
 
 
 def test_a_split_shares_the_array(clips: Sequences) -> None:
@@ -50,9 +78,14 @@ def test_shapes_that_are_no_sequences_are_named(shape: tuple[int, ...], sentence
 
 def test_labels_and_masks_of_another_length_are_named() -> None:
     with pytest.raises(InputError, match=r"label 'kind'.*expected 3 codes, got shape \(2,\)"):
-        Sequences(np.zeros((3, 4, 5)), {"kind": np.zeros(2, dtype=np.int64)})
+        Sequences(np.zeros((3, 4, 5)), {"kind": np.zeros(2, dtype=np.int64)}, units=Units())
     with pytest.raises(InputError, match=r"expected shape \(3, 4\), got \(4, 3\)"):
-        Sequences(np.zeros((3, 4, 5)), mask=np.ones((4, 3), dtype=bool))
+        Sequences(np.zeros((3, 4, 5)), mask=np.ones((4, 3), dtype=bool), units=Units())
+
+
+def test_pixels_that_are_no_bytes_are_named() -> None:
+    with pytest.raises(InputError, match=r"expected pixels as uint8 from 0 to 255.*, got float64"):
+        Sequences(np.zeros((2, 3, 1, 4, 4)))
 
 
 def test_units_there_and_back() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,6 +59,10 @@ def test_importing_the_library_stays_light() -> None:
         (["data", "oscilators"], "unknown data set 'oscilators'; did you mean 'oscillators'?"),
         (["data", "oscillators", "--count", "0"], "--count"),
         (["data"], "Missing argument"),
+        (["data", "oscillators", "--out", "picture.xyz"], "ending in .png, .jpg, .webp, .svg, .pdf, got 'picture.xyz'"),
+        (["data", "oscillators", "--out", "taken.txt/picture.png"], "cannot write 'taken.txt/picture.png'"),
+        (["train", *SMALL, "--out", "taken.txt/run"], "cannot write 'taken.txt/run'"),
+        (["train", *SMALL, "train.blur=true"], "train.blur = true is for video"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], sentence: str, tmp_path: Path) -> None:
@@ -74,13 +79,15 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], sentence: s
 def test_data_describes_and_draws(tmp_path: Path) -> None:
     answer = diskoop("data", "oscillators", "--json", cwd=tmp_path)
     facts = json.loads(answer.stdout.splitlines()[-1])
-    assert facts["sequences"] == {"train": 1600, "val": 200, "test": 400}
+    assert facts["sequences"] == {"train": 1600, "val": 200, "test": 400, "all": 2200}
     assert facts["shape"] == [24, 8]
     assert facts["labels"]["mark"] == ["red", "green", "blue"]
     assert (tmp_path / facts["preview"]).read_bytes().startswith(b"\x89PNG")
     spoken = diskoop("data", "oscillators", "--out", "other.png", cwd=tmp_path).stdout
     assert "  mark: red, green, blue\n" in spoken
     assert (tmp_path / "other.png").exists()
+    again = json.loads(diskoop("data", "oscillators", "--json", cwd=tmp_path).stdout)["preview"]
+    assert again != facts["preview"]  # nobody's file is written over
 
 
 def test_train_then_fine_tune(tmp_path: Path) -> None:
@@ -88,9 +95,10 @@ def test_train_then_fine_tune(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "steps to go: 0.00" in answer.stderr  # the estimate
     assert "epoch 1/1: loss" in answer.stderr
-    assert (tmp_path / "runs" / "oscillators-1" / "operator.safetensors").exists()
-    answer = diskoop("train", "--from", "runs/oscillators-1", "train.lr=1e-4", cwd=tmp_path)
+    assert re.search(r"[34] static eigenvalues within \d\.\d+ of 1, the others up to \d\.\d+\n", answer.stdout)
+    answer = diskoop("train", "--from", "runs/oscillators-1", "train.lr=1e-4", "--json", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout.splitlines()[-1])["folder"] == str(Path("runs/oscillators-2"))
     tuned = (tmp_path / "runs" / "oscillators-2" / "settings.yaml").read_text()
     assert "lr: 0.0001" in tuned
     assert "k: 10" in tuned  # the rest is the first run's
@@ -136,6 +144,22 @@ def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(number: signal.Signal
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_before_training_began_nothing_is_lost_or_left(number: signal.Signals, tmp_path: Path) -> None:
+    environment = {**os.environ, "DISKOOP_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "diskoop", "train", "data.size=32", "--out", "run"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
+    wait_for(lambda: any((tmp_path / "cache").glob(".puppets*")), process)  # it is drawing
+    os.kill(process.pid, number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "diskoop: stopped" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:
     assert diskoop("train", *SMALL, "train.epochs=1", "--out", "run", cwd=tmp_path).returncode == 0
     checkpoint = tmp_path / "run" / "checkpoint.safetensors"
@@ -151,4 +175,5 @@ def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:
 def test_new_runs_get_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "puppets-1").mkdir(parents=True)
-    assert cli._unused("puppets") == Path("runs/puppets-2")
+    assert cli._unused(Path("runs"), "puppets") == Path("runs/puppets-2")
+    assert cli._unused(Path(), "puppets", ".png") == Path("puppets-1.png")

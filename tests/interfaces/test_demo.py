@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +28,16 @@ def test_the_picture_is_drawn_from_any_run_on_puppets(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_separates_static_from_dynamic_within_five_minutes(tmp_path: Path) -> None:
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "diskoop", "demo"], cwd=tmp_path, check=True)
-    seconds = time.monotonic() - began
-    run = load(tmp_path / "runs" / "demo")
-    parts = run.decompose(np.zeros((1, 2, 3, 32, 32), dtype=np.uint8))
-    static = parts.spectrum.static(run.settings.spectrum.static)
-    assert (parts.spectrum.eigenvalues[static] - 1).abs().max() < 0.05
-    assert parts.spectrum.eigenvalues[~static].abs().max() < run.settings.spectrum.radius + 0.1
-    assert (tmp_path / "runs" / "demo" / "demo.png").exists()
-    last = json.loads((tmp_path / "runs" / "demo" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["val.rec"] < 0.008
-    print(f"the demo took {seconds:.0f} s")  # a promise of the README, measured; not asserted, machines differ
+def test_the_demo_tells_static_from_dynamic(tmp_path: Path) -> None:
+    """As a user runs it. How long it takes is for the user's machine to say; it must end."""
+    command = [sys.executable, "-m", "diskoop", "demo", "--json"]
+    answer = subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True, timeout=1800)
+    summary = json.loads(answer.stdout.splitlines()[-1])
+    assert summary["static_gap"] < 0.05
+    assert summary["dynamic_radius"] < Settings.load("demo").spectrum.radius + 0.1
+    assert summary["last_epoch"]["val.rec"] < 0.005
+    assert (tmp_path / summary["picture"]).exists()
+    # Asked again it does not train again.
+    before = (tmp_path / "runs" / "demo" / "model.safetensors").read_bytes()
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, timeout=120)
+    assert (tmp_path / "runs" / "demo" / "model.safetensors").read_bytes() == before

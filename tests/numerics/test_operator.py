@@ -152,7 +152,8 @@ def test_impossible_masks_and_numbers_are_named(operator: Tensor) -> None:
         fit_operator(z, torch.ones(2, 4, dtype=torch.bool))
     with pytest.raises(InputError, match="at least one pair"):
         fit_operator(z, torch.zeros(2, 5, dtype=torch.bool))
-    with pytest.raises(InputError, match="ridge >= 0, got -1"):
-        fit_operator(z, ridge=-1)
+    for ridge in (-1.0, 1e-17, float("nan")):
+        with pytest.raises(InputError, match=f"a ridge of 0, or of 1e-12 and more .*got {ridge}"):
+            fit_operator(z, ridge=ridge)
     with pytest.raises(InputError, match="steps >= 1, got 0"):
         fit_operator(z).roll(z[:, 0], 0)

@@ -91,6 +91,33 @@ def test_lift_refuses_coefficients_that_cut_a_pair(operator: Tensor, generator: 
         spectrum.lift(coefficients)
 
 
+def test_a_small_pair_beside_large_modes_is_not_overlooked(operator: Tensor, generator: torch.Generator) -> None:
+    spectrum = Spectrum.of(operator)
+    coefficients = spectrum.project(torch.randn(3, 5, 7, generator=generator, dtype=torch.float64))
+    coefficients[..., [0, 1, 2, 3, 6]] *= 1e9
+    spectrum.lift(coefficients)
+    coefficients[..., 4] = 0
+    with pytest.raises(InputError, match="both halves of a conjugate pair"):
+        spectrum.lift(coefficients)
+
+
+def test_projectors_refuse_what_select_refuses(operator: Tensor) -> None:
+    spectrum = Spectrum.of(operator)
+    half = torch.zeros(7, dtype=torch.bool)
+    half[2] = True
+    with pytest.raises(InputError, match="cuts a conjugate pair"):
+        spectrum.projector(half)
+    with pytest.raises(InputError, match=r"boolean selection \(7,\), got torch.int64 \(2,\)"):
+        spectrum.projector(torch.tensor([0, 1]))
+
+
+def test_every_operator_of_a_batch_projects_and_lifts_its_own_sequence(generator: torch.Generator) -> None:
+    pair, plain = matrix_with([0.9 + 0.1j, 0.1], generator), matrix_with([0.9, 0.5, 0.1], generator)
+    batch = Spectrum.of(torch.stack([pair, plain]))
+    z = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)
+    assert torch.allclose(batch.lift(batch.project(z)), z, atol=1e-10)
+
+
 def test_a_selection_that_cuts_a_pair_is_refused_and_completed(operator: Tensor) -> None:
     spectrum = Spectrum.of(operator)
     with pytest.raises(InputError, match=r"modes \[0, 3\] cut a conjugate pair: \[2\] must come along.*\[0, 2, 3\]"):

@@ -20,8 +20,8 @@ RECORD = {"step": 3, "sums": {"rec": 0.1 + 0.2}, "history": [{"epoch": 1}]}
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    write_tensors(tmp_path / "x.safetensors", TENSORS, RECORD)
-    tensors, record = read_tensors(tmp_path / "x.safetensors")
+    write_tensors(tmp_path / "x.safetensors", "thing", TENSORS, RECORD)
+    tensors, record = read_tensors(tmp_path / "x.safetensors", "thing")
     assert record == RECORD
     assert tensors.keys() == TENSORS.keys()
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
@@ -31,7 +31,7 @@ def test_there_and_back(tmp_path: Path) -> None:
 @given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), cut=st.booleans())
 def test_no_damage_goes_unnoticed(tmp_path: Path, where: float, flip: int, cut: bool) -> None:
     path = tmp_path / "x.safetensors"
-    write_tensors(path, TENSORS, RECORD)
+    write_tensors(path, "thing", TENSORS, RECORD)
     content = bytearray(path.read_bytes())
     at = int(where * len(content))
     if cut:
@@ -40,7 +40,7 @@ def test_no_damage_goes_unnoticed(tmp_path: Path, where: float, flip: int, cut: 
         content[at] ^= flip
     path.write_bytes(content)
     try:
-        tensors, record = read_tensors(path)
+        tensors, record = read_tensors(path, "thing")
     except InputError as error:
         assert str(path) in str(error)  # noqa: PT017 - either refused with a sentence, or unharmed (a padding byte)
     else:
@@ -51,21 +51,24 @@ def test_no_damage_goes_unnoticed(tmp_path: Path, where: float, flip: int, cut: 
 def test_files_of_other_makers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     with pytest.raises(InputError, match="is missing"):
-        read_tensors(path)
+        read_tensors(path, "thing")
     save_file(TENSORS | {"a": torch.zeros(2)}, path)
-    with pytest.raises(InputError, match="not written by this program"):
-        read_tensors(path)
+    with pytest.raises(InputError, match="is not what it should be"):
+        read_tensors(path, "thing")
+    write_tensors(path, "other", TENSORS, RECORD)
+    with pytest.raises(InputError, match=r"expected the format 'diskoop 1 thing', got .*other"):
+        read_tensors(path, "thing")
     path.write_text("hello")
     with pytest.raises(InputError, match="is damaged"):
-        read_tensors(path)
+        read_tensors(path, "thing")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
-    write_tensors(path, TENSORS, RECORD)
+    write_tensors(path, "thing", TENSORS, RECORD)
     before = path.read_bytes()
     with pytest.raises(TypeError):
-        write_tensors(path, TENSORS, {"not JSON": object()})
+        write_tensors(path, "thing", TENSORS, {"not JSON": object()})
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["x.safetensors"]
 

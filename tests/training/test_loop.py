@@ -1,8 +1,10 @@
 """Training learns, stops, goes on, and ends the same to the bit."""
 
 import json
+import shutil
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import pytest
 import torch
 
 from diskoop import load, load_data
+from diskoop.data.builtin import oscillators
 from diskoop.errors import InputError, Stopped
 from diskoop.numerics import Spectrum, fit_operator
 from diskoop.settings import Settings
 from diskoop.training import loop
-from diskoop.training.checkpoint import RunFolder, load_operator, read_tensors
+from diskoop.training.checkpoint import RunFolder, read_tensors
+from diskoop.training.objective import Objective, Terms
 from diskoop.training.progress import Bar, Reporter
 
 SMALL = Settings.of(
@@ -96,7 +100,9 @@ def test_a_crash_anywhere_and_a_resume_end_bit_equal(undisturbed: Path, tmp_path
     for name in ("model.safetensors", "operator.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (undisturbed / name).read_bytes()
     assert rows(tmp_path / "run") == rows(undisturbed)
-    ours, theirs = (read_tensors(folder / "checkpoint.safetensors")[0] for folder in (tmp_path / "run", undisturbed))
+    ours, theirs = (
+        read_tensors(folder / "checkpoint.safetensors", "checkpoint")[0] for folder in (tmp_path / "run", undisturbed)
+    )
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
@@ -106,18 +112,9 @@ def test_another_seed_is_another_run(undisturbed: Path, tmp_path: Path) -> None:
 
 
 def test_video_resumes_bit_equal_too(tmp_path: Path) -> None:
-    settings = Settings.of(
-        {
-            "data": {"name": "puppets", "size": 32, "limit": 16},
-            "model": {"k": 8, "h": 8, "width": 4},
-            "spectrum": {"static": 3},
-            "loss": {"cycle": 1.0},
-            "train": {"epochs": 2, "batch": 4, "blur": True, "save_every": 2},
-        }
-    )
-    loop.train(settings, tmp_path / "a", reporter=Quiet())
+    loop.train(VIDEO, tmp_path / "a", reporter=Quiet())
     with pytest.raises(MemoryError):
-        loop.train(settings, tmp_path / "b", reporter=Quiet(crash_at=7))
+        loop.train(VIDEO, tmp_path / "b", reporter=Quiet(crash_at=7))
     loop.resume(tmp_path / "b", reporter=Quiet())
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
 
@@ -160,7 +157,7 @@ def test_damaged_and_foreign_checkpoints_are_errors(undisturbed: Path, tmp_path:
 
 def test_a_folder_in_use_is_left_alone(undisturbed: Path) -> None:
     before = {file.name: file.read_bytes() for file in undisturbed.iterdir()}
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="holds a run already"):
         loop.train(SMALL, undisturbed, reporter=Quiet())
     assert {file.name: file.read_bytes() for file in undisturbed.iterdir()} == before
 
@@ -168,7 +165,9 @@ def test_a_folder_in_use_is_left_alone(undisturbed: Path) -> None:
 def test_fine_tuning_starts_from_the_weights(undisturbed: Path, tmp_path: Path) -> None:
     gentle = SMALL.replaced({"train": {"epochs": 1, "lr": 1e-9}})
     loop.train(gentle, tmp_path / "tuned", start=undisturbed, reporter=Quiet())
-    ours, theirs = (read_tensors(folder / "model.safetensors")[0] for folder in (tmp_path / "tuned", undisturbed))
+    ours, theirs = (
+        read_tensors(folder / "model.safetensors", "model")[0] for folder in (tmp_path / "tuned", undisturbed)
+    )
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in theirs)
     wider = gentle.replaced({"model": {"k": 11}})
     with pytest.raises(InputError, match=r"does not fit this model.*wanted"):
@@ -176,12 +175,39 @@ def test_fine_tuning_starts_from_the_weights(undisturbed: Path, tmp_path: Path) 
     assert not (tmp_path / "wider").exists()
 
 
-def test_a_loss_that_is_no_number_stops_with_a_sound_checkpoint(tmp_path: Path) -> None:
-    wild = SMALL.replaced({"train": {"lr": 1e30, "schedule": "constant", "warmup": 0, "clip": None, "save_every": 1}})
-    with pytest.raises((Stopped, InputError), match=r"the loss became|NaN or infinity"):
-        loop.train(wild, tmp_path / "run", reporter=Quiet())
-    tensors, _ = read_tensors(tmp_path / "run" / "checkpoint.safetensors")
-    assert tensors
+def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An infinite gradient at step 4: the message says so, and the checkpoint of step 3 is what it was."""
+    forward = Objective.forward
+    steps: list[int] = []
+
+    def breaking(self: Objective, *batch: Any) -> Terms:
+        terms = forward(self, *batch)
+        steps.append(1)
+        # The square root of something that is zero: a finite loss, an infinite slope.
+        return terms._replace(total=terms.total + (terms.total - terms.total).sqrt()) if len(steps) > limit else terms
+
+    limit = 10**9
+    monkeypatch.setattr(Objective, "forward", breaking)
+    training = loop.Training(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
+    training.cost()
+    limit = len(steps) + 3
+    with pytest.raises(Stopped, match=r"astray at step 4: the loss is .*, its gradient's norm nan"):
+        training._epoch(Quiet().open(30, 0, 3), [])
+    assert all(torch.isfinite(weight).all() for weight in training.model.parameters())
+    tensors, record = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")
+    assert record["step"] == 3
+    assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
+
+
+def test_weights_that_are_no_numbers_stop_training_with_exit_code_1_not_2(tmp_path: Path) -> None:
+    wild = SMALL.replaced({"train": {"lr": 100, "schedule": "constant", "warmup": 0, "clip": None}})
+    training = loop.Training(wild, RunFolder(tmp_path), Quiet())
+    with torch.no_grad():
+        next(training.model.parameters()).fill_(torch.nan)
+    with pytest.raises(Stopped, match=r"astray at step 1: .*NaN or infinity"):
+        training._step(np.arange(20))
 
 
 def test_training_pulls_the_spectrum_apart(tmp_path: Path) -> None:
@@ -190,7 +216,7 @@ def test_training_pulls_the_spectrum_apart(tmp_path: Path) -> None:
         {"data": {"limit": None}, "model": {"k": 10, "noise": 0.0}, "loss": {"eig": 2.0}, "train": {"epochs": 4}}
     )
     loop.train(settings, tmp_path / "run", reporter=Quiet())
-    spectrum = Spectrum.of(load_operator(RunFolder(tmp_path / "run")).matrix)
+    spectrum = Spectrum.of(load(tmp_path / "run").operator.matrix)
     static = spectrum.static(3)
     assert (spectrum.eigenvalues[static] - 1).abs().max() < 0.1
     assert spectrum.eigenvalues[~static].abs().max() < 1.0
@@ -200,7 +226,7 @@ def test_training_pulls_the_spectrum_apart(tmp_path: Path) -> None:
 def test_other_precisions(precision: str, tmp_path: Path) -> None:
     settings = SMALL.replaced({"train": {"precision": precision, "epochs": 1}})
     loop.train(settings, tmp_path / "run", reporter=Quiet())
-    tensors, _ = read_tensors(tmp_path / "run" / "model.safetensors")
+    tensors, _ = read_tensors(tmp_path / "run" / "model.safetensors", "model")
     wanted = torch.float64 if precision == "64" else torch.float32
     assert {tensor.dtype for tensor in tensors.values()} == {wanted}
     assert load(tmp_path / "run").decompose(load_data("oscillators", "test").select([0, 1])).decode().shape == (
@@ -210,12 +236,113 @@ def test_other_precisions(precision: str, tmp_path: Path) -> None:
     )
 
 
+VIDEO = Settings.of(
+    {
+        "data": {"name": "puppets", "size": 32, "limit": 16},
+        "model": {"k": 8, "h": 8, "width": 4},
+        "spectrum": {"static": 3},
+        "loss": {"cycle": 1.0},
+        "train": {"epochs": 2, "batch": 4, "blur": True, "save_every": 2},
+    }
+)
+
+
+def test_evaluation_uses_and_keeps_the_statistics_of_training(tmp_path: Path) -> None:
+    """Batch norm in validation and in the frozen operator is that of use: nothing of the batch, nothing left behind."""
+    training = loop.Training(VIDEO, RunFolder(tmp_path), Quiet())
+    training.val_set = training.val_set.select(np.arange(8))
+    for start in (0, 4, 8, 12):
+        training._step(np.arange(start, start + 4))
+    before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
+    validated = training._validate()
+    frozen = loop.frozen_operator(training.model.train(), training.train_set, batch=4)
+    assert all(torch.equal(before[name], tensor) for name, tensor in training.model.state_dict().items())
+
+    training.model.eval()
+    x, _ = training.val_set.batch(np.arange(8), next(training.model.parameters()))
+    with torch.no_grad():
+        rec = (training.model(x) - x).square().mean()
+        z = training.model.encode(training.train_set.batch(np.arange(16), x)[0])
+    assert validated["rec"] == pytest.approx(float(rec), rel=1e-5)
+    assert torch.allclose(frozen.matrix, fit_operator(z).matrix, atol=1e-4)
+
+
 def test_one_operator_a_sequence(tmp_path: Path) -> None:
-    settings = SMALL.replaced(
-        {"model": {"scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0}, "train": {"epochs": 1}}
-    )
+    settings = SMALL.replaced({"model": {"scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0}})
+    training = loop.Training(settings, RunFolder(tmp_path), Quiet())
+    z = training.model.encode(training.train_set.batch(np.arange(5), torch.zeros(1))[0])
+    assert training.model.fit(z).matrix.shape == (5, 10, 10)
+    assert np.isfinite(training._step(np.arange(20))["total"])
+    assert loop.frozen_operator(training.model, training.train_set, 20).matrix.shape == (10, 10)
+
+
+def test_an_interrupted_write_of_metrics_is_mended(undisturbed: Path, tmp_path: Path) -> None:
+    shutil.copytree(undisturbed, tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    loop.resume(tmp_path / "run", reporter=Quiet())
+    assert rows(tmp_path / "run") == rows(undisturbed)
+
+
+def test_a_new_run_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted before its first checkpoint there is no folder, so the same command can be given again."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_checkpoint", stop)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(SMALL, tmp_path / "run", reporter=Quiet())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_data_is_another_run(undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(undisturbed, tmp_path / "run")
+    mixing = oscillators._mixing
+    monkeypatch.setattr(oscillators, "_mixing", lambda name: 2 * mixing(name))
+    with pytest.raises(InputError, match="belongs to another run: data differ"):
+        loop.resume(tmp_path / "run", reporter=Quiet())
+
+
+def test_an_operator_of_another_model_is_refused(undisturbed: Path, tmp_path: Path) -> None:
+    shutil.copytree(undisturbed, tmp_path / "run")
+    loop.train(SMALL.replaced({"train": {"seed": 1, "epochs": 1}}), tmp_path / "other", reporter=Quiet())
+    shutil.copy(tmp_path / "other" / "operator.safetensors", tmp_path / "run")
+    with pytest.raises(InputError, match="belongs to another model"):
+        load(tmp_path / "run")
+
+
+def test_impossible_data_for_these_settings_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"train\.blur = true is for video, but oscillators is a signal"):
+        loop.train(SMALL.replaced({"train": {"blur": True}}), tmp_path / "run", reporter=Quiet())
+    masked = load_data("puppets", "train", size=32).select([0, 1])
+    masked = replace(masked, mask=np.ones((2, 8), dtype=bool))
+    monkeypatch.setattr(loop, "load_data", lambda *_: masked)
+    with pytest.raises(InputError, match="unequal length"):
+        loop.train(VIDEO, tmp_path / "run", reporter=Quiet())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"limit": 1}},
+        {"train": {"batch": 500}},
+        {"model": {"k": 1}, "spectrum": {"static": 1}, "loss": {"cycle": 0}},
+        {"spectrum": {"static": 0}, "loss": {"cycle": 0}},
+        {"loss": {"eig": 0, "cycle": 0}},
+        {"data": {"name": "pendulum"}, "spectrum": {"dynamic_penalty": "ball", "radius": 1.0}},
+        {"data": {"name": "growth"}, "spectrum": {"dynamic_penalty": "ball", "radius": 1.1, "static": 1}},
+        {"model": {"h": None}},
+        {"model": {"ridge": 0}},
+    ],
+)
+def test_corners_train(changes: dict[str, Any], tmp_path: Path) -> None:
+    settings = SMALL.replaced({"train": {"epochs": 1}}).replaced(changes)
     loop.train(settings, tmp_path / "run", reporter=Quiet())
-    assert load_operator(RunFolder(tmp_path / "run")).matrix.shape == (10, 10)
+    summary = load(tmp_path / "run").summary()
+    assert np.isfinite(summary["last_epoch"]["val.total"])
+    assert summary["static"] >= settings.spectrum.static
 
 
 def test_tensorboard_has_the_same_figures(tmp_path: Path) -> None:
@@ -234,19 +361,6 @@ def test_learning_rates() -> None:
     assert loop.learning_rate(cosine, 0, 100) == 2.0
     assert loop.learning_rate(cosine, 50, 100) == pytest.approx(1.0)
     assert loop.learning_rate(cosine, 100, 100) == pytest.approx(0.0)
-
-
-def test_estimates_leave_the_run_alone_and_count_its_parameters(tmp_path: Path) -> None:
-    training = loop.Training(SMALL, RunFolder(tmp_path), Quiet())
-    before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
-    cost = training.cost()
-    assert all(torch.equal(before[name], tensor) for name, tensor in training.model.state_dict().items())
-    assert all(parameter.grad is None for parameter in training.model.parameters())
-    assert cost.parameters == sum(p.numel() for p in training.model.parameters())
-    assert cost.seconds > 0
-    doubled = loop.Training(SMALL.replaced({"train": {"batch": 40}}), RunFolder(tmp_path), Quiet()).cost()
-    weights = 16 * cost.parameters
-    assert 1.8 < (doubled.bytes - weights) / (cost.bytes - weights) < 2.2  # activations grow with the batch
 
 
 def test_missing_devices_are_named() -> None:

@@ -1,5 +1,6 @@
 """Every term against a known answer; chance only where and when it belongs."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,21 @@ from torch import Tensor, nn
 
 from diskoop import load_data
 from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.numerics import (
+    Spectrum,
+    ball_around_one,
+    by_distance,
+    by_modulus,
+    distance_to_one,
+    fit_operator,
+    hinge_beyond,
+    modulus_beyond,
+    real_beyond,
+    spectral_terms,
+    unit_modulus,
+)
+from diskoop.numerics.losses import Penalty
+from diskoop.numerics.spectrum import Order
 from diskoop.settings import Settings
 from diskoop.training.objective import Objective, Terms, gaussian_blur
 
@@ -114,13 +130,68 @@ def test_the_gradient_of_everything_equals_finite_differences() -> None:
     assert torch.autograd.gradcheck(total, tuple(weights), fast_mode=True)
 
 
-def test_the_cycle_target_is_detached_and_its_static_part_is_the_neighbours() -> None:
+def test_the_cycle_is_the_neighbours_static_part_asked_back() -> None:
+    """By hand: project, exchange with the neighbour before, decode, encode, compare; the target holds still."""
     torch.manual_seed(0)
     model = KoopmanAutoencoder.for_shape((8,), k=8, h=9).double()
-    alone = {"rec": 1e-30, "pred": 0.0, "eig": 0.0, "cycle": 1.0}
-    objective = Objective(model, settings(loss=alone))
-    torch.autograd.backward(judge(objective, series(8)).total)
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+    objective = Objective(model, settings(loss={"rec": 1e-30, "pred": 0.0, "eig": 0.0, "cycle": 1.0}))
+    x = series(8)
+    terms = judge(objective, x)
+    z = model.encode(x)
+    spectrum = Spectrum.of(fit_operator(z, ridge=0).matrix)
+    P = spectrum.projector(spectrum.static(3))
+    swapped = z + (z.roll(1, dims=0) - z) @ P
+    by_hand = (model.encode(model.decode(swapped)) - swapped.detach()).square().mean()
+    assert torch.isclose(terms.cycle, by_hand, rtol=1e-9)
+    assert float(by_hand.detach()) > 1e-3
+    weights = list(model.parameters())
+    ours, theirs = (torch.autograd.grad(value, weights) for value in (terms.cycle, by_hand))
+    assert all(torch.allclose(one, other, rtol=1e-6, atol=1e-8) for one, other in zip(ours, theirs, strict=True))
+
+
+NAMED: list[tuple[dict[str, Any], Penalty, Penalty, Order]] = [
+    ({"dynamic_penalty": "modulus"}, distance_to_one, partial(modulus_beyond, radius=0.5), by_distance),
+    ({"dynamic_penalty": "hinge"}, distance_to_one, partial(hinge_beyond, radius=0.5), by_distance),
+    ({"dynamic_penalty": "real"}, distance_to_one, partial(real_beyond, radius=0.5), by_distance),
+    (
+        {"dynamic_penalty": "ball", "delta": 0.6},
+        distance_to_one,
+        partial(ball_around_one, radius=0.5, delta=0.6),
+        by_distance,
+    ),
+    ({"static_penalty": "modulus"}, unit_modulus, partial(modulus_beyond, radius=0.5), by_distance),
+    ({"order": "modulus"}, distance_to_one, partial(modulus_beyond, radius=0.5), by_modulus),
+]
+
+
+@pytest.mark.parametrize(("changes", "static", "dynamic", "order"), NAMED)
+def test_names_in_settings_reach_their_functions(
+    changes: dict[str, Any], static: Penalty, dynamic: Penalty, order: Order
+) -> None:
+    x = torch.randn(12, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64).cumsum(1)
+    terms = judge(Objective(identity(), settings(spectrum=changes)), x)
+    expected = spectral_terms(fit_operator(x, ridge=0).matrix, 3, static, dynamic, order)
+    assert torch.isclose(terms.stat, expected.static)
+    assert torch.isclose(terms.dyn, expected.dynamic)
+    usual = judge(Objective(identity(), settings()), x)
+    assert "modulus" in changes.values() or not torch.isclose(terms.dyn, usual.dyn)
+
+
+def test_the_swap_inside_the_cycle_is_not_rounded_to_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = KoopmanAutoencoder.for_shape((3, 32, 32), k=8, h=9, width=4)
+    seen: list[Tensor] = []
+    decode = model.decode
+
+    def noting(z: Tensor) -> Tensor:
+        seen.append(z)
+        return decode(z)
+
+    monkeypatch.setattr(model, "decode", noting)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        judge(Objective(model, settings(loss={"cycle": 1}, model={"ridge": 1e-9})), torch.rand(6, 5, 3, 32, 32))
+    assert seen[-1].dtype == torch.float32
+    assert not torch.equal(seen[-1], seen[-1].bfloat16().float())
 
 
 def test_chance_belongs_to_training_and_to_the_generator() -> None:

@@ -17,6 +17,8 @@ from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import Order, Spectrum
 
+CHUNK = 64  # sequences that go through a network at once, so that memory does not grow with the set
+
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
@@ -58,26 +60,29 @@ class Decomposition:
 
     def factor(self, what: str | Sequence[str] | Sequence[int]) -> Factor:
         """A factor by name, the sum of several, or that of explicit mode indices."""
-        words = [what] if isinstance(what, str) else what
-        indices = [int(word) for word in words if isinstance(word, int | np.integer)]
-        names = [str(word) for word in words if not isinstance(word, int | np.integer)]
-        if indices and names:
-            raise InputError(f"expected factor names or mode indices, got both: {list(words)}")
+        words: list[Any] = [what] if isinstance(what, str) else [_plain(word) for word in what]
+        indices = [word for word in words if isinstance(word, int)]
+        names = [word for word in words if isinstance(word, str)]
+        if len(indices) + len(names) < len(words) or (indices and names):
+            raise InputError(f"expected factor names or mode indices, got {words}")
         if indices:
             return Factor.from_modes(f"modes {indices}", self.spectrum, self.spectrum.select(indices))
         for name in names:
             if name not in self.factors:
                 raise InputError(f"unknown factor {name!r}; {suggest(name, self.factors)}")
-        projectors = [self.factors[name].projector for name in names]
         nothing = torch.zeros_like(self.factors["static"].projector)
-        return Factor(" + ".join(names), sum(projectors, start=nothing))
+        joined = sum((self.factors[name].projector for name in dict.fromkeys(names)), start=nothing)
+        if not torch.allclose(joined @ joined, joined, atol=1e-6 * float(joined.abs().amax()) ** 2):
+            raise InputError(f"the factors {', '.join(names)} overlap; swap them one after another")
+        return Factor(" + ".join(names), joined)
 
     def swap(
         self, what: str | Sequence[str] | Sequence[int], donor: Sequence[int] | NDArray[Any], amount: float = 1.0
     ) -> "Decomposition":
         """Each sequence with `what` moved towards sequence `donor[i]` of this set; amount 1 replaces it."""
         givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
-        if givers.shape != (len(self.z),) or not ((givers >= 0) & (givers < len(self.z))).all():
+        whole = not givers.is_floating_point() and givers.dtype != torch.bool
+        if not whole or givers.shape != (len(self.z),) or not ((givers >= 0) & (givers < len(self.z))).all():
             wanted = f"{len(self.z)} donors from 0 to {len(self.z) - 1}, one for each sequence"
             raise InputError(f"expected {wanted}, got {np.asarray(donor)}")
         return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount))
@@ -86,4 +91,10 @@ class Decomposition:
     def decode(self) -> NDArray[Any]:
         """(n, time, ...) in the units the sequences came in."""
         self.model.eval()
-        return self.units.from_model(self.model.decode(self.z)).cpu().numpy()
+        frames = [self.units.from_model(self.model.decode(some)).cpu() for some in self.z.split(CHUNK)]  # type: ignore[no-untyped-call]
+        return torch.cat(frames).numpy()
+
+
+def _plain(word: Any) -> Any:
+    """A number out of an array is a number."""
+    return word.item() if isinstance(word, np.generic | Tensor) else word

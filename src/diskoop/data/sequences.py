@@ -61,6 +61,13 @@ class Sequences:
                 f"{self.name} has {self.source.shape[1]} frame a sequence: dynamics need at least 2, "
                 f"got shape {self.source.shape}"
             )
+        if len(self) == 0:
+            raise InputError(f"{self.name} holds no sequences")
+        if self.units.dtype == "uint8" and self.source.dtype != np.uint8:
+            raise InputError(
+                f"{self.name}: expected pixels as uint8 from 0 to 255, or units that say otherwise, "
+                f"got {self.source.dtype}"
+            )
         for label, codes in self.labels.items():
             if codes.shape != (len(self),):
                 raise InputError(f"label {label!r} of {self.name}: expected {len(self)} codes, got shape {codes.shape}")
@@ -87,19 +94,39 @@ class Sequences:
 
     def take(self, indices: NDArray[np.int64] | Sequence[int]) -> NDArray[Any]:
         """The sequences at `indices`, read when asked for."""
-        at = np.asarray(indices)
-        return np.asarray(self.source[at if self.rows is None else self.rows[at]])
+        return np.asarray(self.source[self._rows[indices]])
+
+    def batch(self, indices: NDArray[np.int64], weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Those sequences in the model's units, and their mask, in the type and on the device of its `weight`."""
+        x = torch.from_numpy(self.take(indices))
+        x = x.to(weight.dtype) if x.is_floating_point() else x  # before it moves: MPS has no float64
+        mask = None if self.mask is None else torch.from_numpy(self.mask[indices]).to(weight.device)
+        return self.units.to_model(x.to(weight.device)).to(weight.dtype), mask
 
     def select(self, indices: NDArray[np.int64] | Sequence[int]) -> "Sequences":
         """A smaller set; nothing is read."""
-        at = np.asarray(indices)
+        at = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else np.int64)]
         return replace(
             self,
-            rows=at if self.rows is None else self.rows[at],
+            rows=self._rows[at],
             labels={name: codes[at] for name, codes in self.labels.items()},
             mask=None if self.mask is None else self.mask[at],
         )
 
     def label_text(self, index: int) -> str:
         """`hair bun, action walk left`: what is known of one sequence."""
-        return ", ".join(f"{name} {self.values[name][codes[index]]}" for name, codes in self.labels.items())
+        known = {name: (self.values.get(name), int(codes[index])) for name, codes in self.labels.items()}
+        return ", ".join(f"{name} {code if words is None else words[code]}" for name, (words, code) in known.items())
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        return np.arange(len(self.source)) if self.rows is None else self.rows
+
+
+def split_rows(counts: Mapping[str, int], split: Split) -> NDArray[np.int64]:
+    """Which of the sequences (or characters) 0, 1, ... belong to `split`, when each takes so many in turn."""
+    if split == "all":
+        return np.arange(sum(counts.values()))
+    before = list(counts)[: list(counts).index(split)]
+    start = sum(counts[name] for name in before)
+    return np.arange(start, start + counts[split])

@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,15 +44,21 @@ def common(
     pass
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+    as_json: AsJson = False,
 ) -> None:
     """Train a small model on the puppets from scratch (minutes), then draw its spectrum and a swap."""
     from diskoop.interfaces.demo import run_demo
 
-    picture = run_demo(out)
-    print(f"look at {picture}")
+    run, picture = run_demo(out)
+    _conclude(run.summary() | {"picture": str(picture)}, as_json)
+    if not as_json:
+        print(f"look at {picture}")
 
 
 @app.command()
@@ -58,14 +66,14 @@ def data(
     name: Annotated[str, typer.Argument(help="A built-in data set.")],
     size: Annotated[int | None, typer.Option(help="Pixels, for video.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to draw a preview (PNG).")] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many sequences the preview shows.")] = 16,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    count: Annotated[int, typer.Option(min=1, max=200, help="How many sequences the preview shows.")] = 16,
+    as_json: AsJson = False,
 ) -> None:
     """Say what a data set holds, and draw a contact sheet of it."""
     from diskoop.interfaces.describe import describe_data, preview
 
     facts = describe_data(name, size)
-    picture = preview(name, size, count, out or Path(f"{name}.png"))
+    picture = preview(name, size, count, out or _unused(Path(), name, ".png"))
     if as_json:
         print(json.dumps({**facts, "preview": str(picture)}))
         return
@@ -94,6 +102,7 @@ def train(
     go_on: Annotated[
         Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model; Ctrl-C saves, and --resume goes on as if nothing had happened."""
     if go_on is not None:
@@ -102,28 +111,49 @@ def train(
         from diskoop.training import loop
 
         loop.resume(go_on)
-        return
-    base: dict[str, Any] = {}
-    if start is not None:
-        from diskoop.training.checkpoint import RunFolder, load_settings
+        folder = go_on
+    else:
+        base: dict[str, Any] = {}
+        if start is not None:
+            from diskoop.training.checkpoint import RunFolder, load_settings
 
-        base = load_settings(RunFolder(start)).model_dump()
-    if config is not None:
-        base = merged(base, read_yaml(config))
-    settings = Settings.of(merged(base, parse_overrides(overrides or [])))
-    from diskoop.training import loop
+            base = load_settings(RunFolder(start)).model_dump()
+        if config is not None:
+            base = merged(base, read_yaml(config))
+        settings = Settings.of(merged(base, parse_overrides(overrides or [])))
+        folder = out or _unused(Path("runs"), settings.data.name)
+        from diskoop.training import loop
 
-    loop.train(settings, out or _unused(settings.data.name), start)
+        loop.train(settings, folder, start)
+    from diskoop.run import load
+
+    _conclude(load(folder).summary(), as_json)
 
 
 def main() -> None:
     """Run the command line; bad input is one sentence and exit code 2."""
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is a Ctrl-C: files are tidied up
     try:
         app()
     except InputError as error:
         _fail(str(error), 2)
     except Stopped as error:
         _fail(str(error), 1)
+    except SystemExit as end:
+        if end.code == 130:  # how typer ends on Ctrl-C
+            _fail("stopped", 1)
+        raise
+
+
+def _conclude(summary: dict[str, Any], as_json: bool) -> None:
+    """What training came to."""
+    if as_json:
+        print(json.dumps(summary))
+        return
+    gap, radius = summary["static_gap"], summary["dynamic_radius"]
+    print(f"operator fitted on {summary['fitted_on']}:")
+    print(f"{summary['static']} static eigenvalues within {gap:.3f} of 1, the others up to {radius:.3f}")
 
 
 def _fail(sentence: str, code: int) -> None:
@@ -135,9 +165,9 @@ def _plain(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _unused(name: str) -> Path:
-    """runs/NAME-1, runs/NAME-2, ...: the first that is not there."""
+def _unused(folder: Path, name: str, suffix: str = "") -> Path:
+    """NAME-1, NAME-2, ... in `folder`: the first that is not there."""
     number = 1
-    while (path := Path("runs") / f"{name}-{number}").exists():
+    while (path := folder / f"{name}-{number}{suffix}").exists():
         number += 1
     return path

@@ -13,7 +13,7 @@ from diskoop.training import loop
 from diskoop.training.checkpoint import RunFolder, load_settings
 
 
-def run_demo(path: Path) -> Path:
+def run_demo(path: Path) -> tuple[Run, Path]:
     """Train in the folder `path` (or go on there), and draw the spectrum and two swaps to demo.png in it."""
     settings, folder = Settings.load("demo"), RunFolder(path)
     if not folder.settings.exists():
@@ -22,7 +22,8 @@ def run_demo(path: Path) -> Path:
         raise InputError(f"{str(path)!r} holds another run; choose another folder with --out")
     else:
         loop.resume(path)
-    return draw_demo(load(path), path / "demo.png")
+    run = load(path)
+    return run, draw_demo(run, path / "demo.png")
 
 
 def draw_demo(run: Run, picture: Path) -> Path:

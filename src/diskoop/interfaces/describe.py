@@ -5,11 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from diskoop.data import load_data
-from diskoop.data.sequences import Split
+from diskoop.data import SPLITS, load_data
 from diskoop.pictures import contact_sheet, save_figure
-
-_SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 
 def describe_data(name: str, size: int | None) -> dict[str, Any]:
@@ -19,7 +16,7 @@ def describe_data(name: str, size: int | None) -> dict[str, Any]:
     return {
         "name": name,
         "kind": "video (time, channel, height, width)" if everything.is_video else "signal (time, feature)",
-        "sequences": {split: len(load_data(name, split, size)) for split in _SPLITS},
+        "sequences": {split: len(load_data(name, split, size)) for split in SPLITS},
         "shape": list(everything.shape[1:]),
         "type": str(everything.source.dtype),
         "range": [float(seen.min()), float(seen.max())],

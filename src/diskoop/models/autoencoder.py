@@ -9,11 +9,17 @@ from diskoop.errors import InputError
 from diskoop.models.frames import FrameDecoder, FrameEncoder
 from diskoop.models.signals import SignalDecoder, SignalEncoder
 from diskoop.numerics.operator import Operator, fit_operator, fit_operator_per_sequence
+from diskoop.settings import ModelSettings
 
 SCOPES: dict[str, Callable[[Tensor, Tensor | None, float], Operator]] = {
     "batch": fit_operator,
     "sequence": fit_operator_per_sequence,
 }
+
+
+def full_precision(z: Tensor) -> torch.autocast:
+    """A block in which operators and projectors act unrounded, whatever precision the networks train in."""
+    return torch.autocast(z.device.type, enabled=False)
 
 
 class KoopmanAutoencoder(nn.Module):
@@ -54,12 +60,12 @@ class KoopmanAutoencoder(nn.Module):
 
     def fit(self, z: Tensor, mask: Tensor | None = None) -> Operator:
         """The operator that carries each latent of `z` to the next."""
-        with torch.autocast(z.device.type, enabled=False):
+        with full_precision(z):
             return SCOPES[self.scope](z, mask, self.ridge)
 
     def predict(self, z: Tensor, operator: Operator) -> Tensor:
         """Latents (batch, time, k) -> the operator's word on frames 2 to time, (batch, time - 1, k)."""
-        with torch.autocast(z.device.type, enabled=False):
+        with full_precision(z):
             return operator.advance(z[:, :-1])
 
     def decode(self, z: Tensor) -> Tensor:
@@ -69,3 +75,9 @@ class KoopmanAutoencoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.decode(self.encode(x))
+
+
+def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoencoder:
+    """The network that `settings` describe for frames of shape `frame`."""
+    m = settings
+    return KoopmanAutoencoder.for_shape(frame, m.k, m.h, m.width, m.latent, m.ridge, m.scope)

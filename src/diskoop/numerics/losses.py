@@ -59,6 +59,7 @@ class SpectralTerms(NamedTuple):
     static: Tensor  # scalar, differentiable in C
     dynamic: Tensor  # scalar, differentiable in C
     spectrum: Spectrum  # constant
+    chosen: Tensor  # (..., k) boolean: the static modes
 
 
 def spectral_terms(
@@ -80,6 +81,7 @@ def spectral_terms(
         mean(C, spectrum, chosen, static_penalty, clip),  # type: ignore[no-untyped-call]
         mean(C, spectrum, ~chosen, dynamic_penalty, clip),  # type: ignore[no-untyped-call]
         spectrum,
+        chosen,
     )
 
 

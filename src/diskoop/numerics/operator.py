@@ -18,7 +18,7 @@ class Operator:
     matrix: Tensor  # (k, k), or (batch, k, k) where every sequence has its own
     rank: Tensor  # () or (batch,): directions the latents excite
     condition: Tensor  # () or (batch,): of the linear system that was solved, ridge included
-    sequences: int  # how many sequences it was fitted on
+    sequences: int  # how many sequences it was fitted on, all matrices of a batch together
     steps: int  # how many pairs of neighbouring frames they hold
     source: str = "a batch"  # which sequences those were
 
@@ -77,8 +77,8 @@ class Moments:
 
     def solve(self, ridge: float = 1e-9) -> Operator:
         """Least squares with `ridge` times the mean diagonal added; minimum norm when `ridge` is 0."""
-        if ridge < 0:
-            raise InputError(f"expected a ridge >= 0, got {ridge}")
+        if ridge != 0 and not ridge >= 1e-12:
+            raise InputError(f"expected a ridge of 0, or of 1e-12 and more (less drowns in rounding), got {ridge}")
         if self.steps < 1:
             raise InputError("an operator needs at least one pair of neighbouring frames, got none")
         if not (torch.isfinite(self.past).all() and torch.isfinite(self.cross).all()):

@@ -61,14 +61,14 @@ class Spectrum:
 
     def lift(self, coefficients: Tensor) -> Tensor:
         """Coefficients -> real latents, float64; inverse of `project`."""
-        z = coefficients @ self.from_modes
-        size, imaginary = float(z.abs().amax()), float(z.imag.abs().amax())
-        if imaginary > 1e3 * torch.finfo(z.dtype).eps ** 0.5 * max(size, 1e-30):
+        partners = self._partners if self._partners.ndim == 1 else self._partners.unsqueeze(-2)  # one for all frames
+        mirrored = coefficients.gather(-1, partners.expand(coefficients.shape)).conj()
+        sizes = coefficients.abs().flatten(0, -2).amax(0)  # of each mode, over all frames
+        if ((coefficients - mirrored).abs().flatten(0, -2).amax(0) > 1e-6 * sizes).any():
             raise InputError(
-                f"these coefficients give complex latents (imaginary part {imaginary:.1e} beside {size:.1e}): "
-                "both halves of a conjugate pair must be changed together"
+                "these coefficients give complex latents: both halves of a conjugate pair must be changed together"
             )
-        return z.real
+        return (coefficients @ self.from_modes).real
 
     def static(self, count: int) -> Tensor:
         """Which modes are static: (..., k) boolean, the first `count` and the other half of a pair that would cut."""
@@ -87,7 +87,7 @@ class Spectrum:
     def complete(self, indices: Iterable[int]) -> list[int]:
         """`indices` with the missing halves of conjugate pairs added."""
         chosen = self._checked(indices)
-        return sorted({*chosen, *(self._partner(index) for index in chosen)})
+        return sorted({*chosen, *self._partners[chosen].tolist()})
 
     def select(self, indices: Iterable[int]) -> Tensor:
         """A (k,) boolean selection of whole conjugate pairs; one that cuts a pair is refused."""
@@ -104,6 +104,11 @@ class Spectrum:
 
     def projector(self, selection: Tensor) -> Tensor:
         """The real (..., k, k) projector on the modes of a conjugate-closed boolean `selection` (..., k)."""
+        if selection.dtype != torch.bool or selection.shape != self.eigenvalues.shape:
+            wanted, got = tuple(self.eigenvalues.shape), f"{selection.dtype} {tuple(selection.shape)}"
+            raise InputError(f"expected a boolean selection {wanted}, got {got}")
+        if (selection != selection.gather(-1, self._partners)).any():
+            raise InputError("this selection of modes cuts a conjugate pair: both halves belong to it, or none")
         self._require_basis()
         # Column by column the selected halves are conjugates, so only rounding is left out by taking the real part.
         return ((self.to_modes * selection.unsqueeze(-2)) @ self.from_modes).real
@@ -118,9 +123,11 @@ class Spectrum:
                 "eigenvectors are parallel; more varied sequences or a larger ridge help"
             )
 
-    def _partner(self, index: int) -> int:
-        imaginary = float(self.eigenvalues[index].imag)
-        return index if imaginary == 0 else index + 1 if imaginary > 0 else index - 1
+    @property
+    def _partners(self) -> Tensor:
+        """(..., k): where each mode's conjugate stands; a real mode is its own."""
+        place = torch.arange(self.k, device=self.eigenvalues.device)
+        return place + torch.sign(self.eigenvalues.imag).long()
 
     def _checked(self, indices: Iterable[int]) -> list[int]:
         if self.eigenvalues.ndim != 1:

@@ -1,6 +1,7 @@
 """run folders on disk, and back"""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from diskoop.data.sequences import Units
 from diskoop.errors import InputError
+from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Operator
 from diskoop.settings import Settings
 from diskoop.storage import whole_file, write_text
@@ -47,6 +49,10 @@ class RunFolder:
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
+    @property
+    def resume_command(self) -> str:
+        return f"diskoop train --resume {shlex.quote(str(self.path))}"
+
     def require_finished(self) -> None:
         """An InputError unless training has ended here."""
         if not self.path.is_dir():
@@ -54,23 +60,21 @@ class RunFolder:
         if self.model.exists() and self.operator.exists() and self.settings.exists():
             return
         if self.checkpoint.exists():
-            raise InputError(
-                f"the run at {str(self.path)!r} has not finished training; diskoop train --resume {self.path} goes on"
-            )
+            raise InputError(f"the run at {str(self.path)!r} has not finished training; {self.resume_command} goes on")
         raise InputError(f"no run at {str(self.path)!r}: expected settings.yaml and model.safetensors in it")
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     """Tensors and a JSON record in one safetensors file with a checksum over both, written whole."""
-    laid_out = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    laid_out = _laid_out(tensors)
     text = json.dumps(record)
     # One entry: safetensors writes several in any order, and equal runs should be equal files.
-    header = json.dumps({"format": FORMAT, "record": text, "checksum": _checksum(laid_out, text)})
+    sealed = {"format": f"{FORMAT} {kind}", "record": text, "checksum": checksum(laid_out, text)}
     with whole_file(path) as temporary:
-        save_file(laid_out, temporary, metadata={"diskoop": header})
+        save_file(laid_out, temporary, metadata={"diskoop": json.dumps(sealed)})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write_tensors` wrote; an InputError if the file is anything else."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -80,40 +84,55 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(f"{path} is missing") from None
     except (SafetensorError, OSError, ValueError) as error:  # ValueError: a header that is not JSON, or not text
         raise InputError(f"{path} is damaged: {error}") from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise InputError(
-            f"{path} was not written by this program: expected the format {FORMAT!r}, got {str(header)[:60]}"
-        )
+    wanted = f"{FORMAT} {kind}"
+    if not isinstance(header, dict) or header.get("format") != wanted:
+        raise InputError(f"{path} is not what it should be: expected the format {wanted!r}, got {str(header)[:60]}")
     text = str(header.get("record"))
-    if header.get("checksum") != _checksum(tensors, text):
+    if header.get("checksum") != checksum(tensors, text):
         raise InputError(f"{path} is damaged: its content does not match its checksum")
     return tensors, json.loads(text)
 
 
 def save_model(folder: RunFolder, model: torch.nn.Module, frame: tuple[int, ...], units: Units) -> None:
     record = {"frame": frame, "units": vars(units)}
-    write_tensors(folder.model, model.state_dict(), record)
+    write_tensors(folder.model, "model", model.state_dict(), record)
 
 
-def load_units(record: Mapping[str, Any]) -> Units:
-    """The units in the record of a model file; JSON knows no tuples."""
+def load_model(folder: RunFolder, settings: Settings) -> tuple[KoopmanAutoencoder, Units]:
+    """The trained network, and the units it speaks."""
+    weights, record = read_tensors(folder.model, "model")
+    model = build_model(settings.model, record["frame"])
+    model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))
+    load_weights(model, weights, folder.model)
     scale, offset = (
         tuple(v) if isinstance(v, list) else v for v in (record["units"]["scale"], record["units"]["offset"])
     )
-    return Units(scale, offset, record["units"]["dtype"])
+    return model, Units(scale, offset, record["units"]["dtype"])
 
 
-def save_operator(folder: RunFolder, operator: Operator) -> None:
+def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module) -> None:
     tensors = {"matrix": operator.matrix, "rank": operator.rank, "condition": operator.condition}
-    record = {"sequences": operator.sequences, "steps": operator.steps, "source": operator.source}
-    write_tensors(folder.operator, tensors, record)
+    record = {
+        "sequences": operator.sequences,
+        "steps": operator.steps,
+        "source": operator.source,
+        "model": checksum(_laid_out(model.state_dict())),  # whose latents it moves
+    }
+    write_tensors(folder.operator, "operator", tensors, record)
 
 
-def load_operator(folder: RunFolder) -> Operator:
-    tensors, record = read_tensors(folder.operator)
+def load_operator(folder: RunFolder, model: torch.nn.Module) -> Operator:
+    """The frozen operator; an InputError if it was fitted on the latents of another model."""
+    tensors, record = read_tensors(folder.operator, "operator")
+    if record["model"] != checksum(_laid_out(model.state_dict())):
+        raise InputError(f"{folder.operator} belongs to another model than {folder.model}")
     return Operator(
         tensors["matrix"], tensors["rank"], tensors["condition"], record["sequences"], record["steps"], record["source"]
     )
+
+
+def write_metrics(folder: RunFolder, history: list[dict[str, Any]]) -> None:
+    write_text(folder.metrics, "".join(json.dumps(row) + "\n" for row in history))
 
 
 @dataclass
@@ -121,6 +140,7 @@ class State:
     """How far training has come. Draws are seeded by the step, so there is no generator to remember."""
 
     step: int  # steps taken since the start
+    seconds: float  # spent on this epoch so far
     sums: dict[str, float]  # of each loss term over the steps of this epoch
     history: list[dict[str, Any]]  # a row an epoch; what metrics.jsonl holds
 
@@ -136,15 +156,15 @@ def save_checkpoint(
     moments = optimizer.state_dict()["state"]
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"adam.{i}.{name}": tensor for i, entry in moments.items() for name, tensor in entry.items()}
-    write_tensors(folder.checkpoint, tensors, {**vars(state), "origin": origin})
-    write_text(folder.metrics, "".join(json.dumps(row) + "\n" for row in state.history))
+    write_tensors(folder.checkpoint, "checkpoint", tensors, {**vars(state), "origin": origin})
+    write_metrics(folder, state.history)
 
 
 def load_checkpoint(
     folder: RunFolder, model: torch.nn.Module, optimizer: torch.optim.Optimizer, origin: Mapping[str, Any]
 ) -> State:
     """The state in the folder's checkpoint, with its weights and moments put in place; an error if it is not ours."""
-    tensors, record = read_tensors(folder.checkpoint)
+    tensors, record = read_tensors(folder.checkpoint, "checkpoint")
     theirs = record.pop("origin")
     if theirs != json.loads(json.dumps(origin)):
         differing = [name for name in origin if theirs.get(name) != json.loads(json.dumps(origin[name]))]
@@ -162,7 +182,9 @@ def load_checkpoint(
             entry[name] = torch.empty_like(parameters[place], dtype=entry[name].dtype).copy_(entry[name])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    return State(**record)
+    state = State(**record)
+    write_metrics(folder, state.history)  # a crash may have come between the two files
+    return state
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: Path) -> None:
@@ -183,7 +205,13 @@ def load_settings(folder: RunFolder) -> Settings:
     return Settings.load(folder.settings)
 
 
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+def _laid_out(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As they lie in a file: on the CPU, without gaps."""
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """A fingerprint of tensors and text: names, types, shapes and every bit."""
     digest = sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

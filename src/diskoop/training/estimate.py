@@ -1,6 +1,7 @@
 """the time and memory a run will take, measured on a few steps of a copy"""
 
 import copy
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class Estimate:
 
 
 def estimate(
-    network: nn.Module, loss: Callable[[nn.Module], Tensor], backward: Callable[[Tensor], None], steps: int
+    network: nn.Module, loss: Callable[[nn.Module], Tensor], backward: Callable[[Tensor], None], steps: float
 ) -> Estimate:
     """What `steps` of `loss` and `backward` will cost. They work on a copy: `network` is not touched."""
     trial = copy.deepcopy(network)
@@ -36,7 +37,6 @@ def estimate(
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         backward(loss(trial))
-    # The first steps are slower than the many that follow; the fastest of a few tells most.
     seconds: list[float] = []
     while len(seconds) < 8 and sum(seconds) < 4:
         start = time.perf_counter()
@@ -48,7 +48,7 @@ def estimate(
     state = sum(weight.nbytes for weight in weights) * 4
     own = {weight.untyped_storage().data_ptr() for weight in weights}
     activations = sum(size for at, size in kept.items() if at not in own)
-    return Estimate(min(seconds) * steps, sum(w.numel() for w in weights), state + activations)
+    return Estimate(statistics.median(seconds) * steps, sum(w.numel() for w in weights), state + activations)
 
 
 def clock(seconds: float) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ from torch import Tensor, nn
 from diskoop.data import load_data
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped
-from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Moments, Operator
 from diskoop.settings import Settings, TrainSettings
+from diskoop.storage import whole_folder
 from diskoop.training.checkpoint import (
     RunFolder,
     State,
@@ -46,18 +48,18 @@ def train(
 ) -> None:
     """A new run in the folder `path`, from scratch or from the weights of the run `start`."""
     folder = RunFolder(Path(path))
-    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise InputError(
-            f"{str(folder.path)!r} exists already; choose another folder, "
-            f"or go on with diskoop train --resume {folder.path}"
-        )
+    if folder.checkpoint.exists():
+        raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
+    if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
+        raise InputError(f"{str(path)!r} exists already; choose another folder")
     training = Training(settings, folder, reporter or Reporter())
     if start is not None:
         source = RunFolder(Path(start))
         source.require_finished()
-        load_weights(training.model, read_tensors(source.model)[0], source.model)
-    settings.save(folder.settings)
-    training.save()
+        load_weights(training.model, read_tensors(source.model, "model")[0], source.model)
+    with whole_folder(path) as temporary:  # a run that exists can be resumed, whenever it was interrupted
+        settings.save(RunFolder(temporary).settings)
+        training.save(RunFolder(temporary))
     training.run()
 
 
@@ -78,126 +80,136 @@ class Training:
         self.fabric = start_fabric(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
-            self.model = build_model(settings, self.train_set.shape[2:])
+            self.model = build_model(settings.model, self.train_set.shape[2:])
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions like it
         self.objective = Objective(self.model, settings)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.train.lr)
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
-        self.state = State(step=0, sums={}, history=[])
+        self.state = State(step=0, seconds=0.0, sums={}, history=[])
         self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
         self.per_epoch = max(1, len(self.train_set) // settings.train.batch)
         self.total = self.per_epoch * settings.train.epochs
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """What a checkpoint must share with this run for resuming to be exact."""
-        return {
-            "settings": self.settings.model_dump(),
-            "data": [self.train_set.name, list(self.train_set.shape), len(self.val_set)],
+        # What a checkpoint must share with this run for resuming to be exact.
+        self.origin: dict[str, Any] = {
+            "settings": settings.model_dump(),
+            "data": [fingerprint(self.train_set), fingerprint(self.val_set)],
+            "device": self.fabric.device.type,
         }
 
-    def save(self) -> None:
-        save_checkpoint(self.folder, self.model, self.optimizer, self.state, self.origin)
+    def save(self, folder: RunFolder | None = None) -> None:
+        save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.origin)
 
     def restore(self) -> None:
         self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.origin)
 
     def run(self) -> None:
-        say = self.reporter.say
-        device = self.fabric.device
-        say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {self.train_set.shape[1:]} on {device}")
-        if self.state.step < self.total:
-            say(f"{self.total - self.state.step} steps to go: {self.cost()}")
-        epochs = self.settings.train.epochs
-        with _stop_requests() as asked, self.reporter.open(self.total, self.state.step, epochs) as bar:
-            while self.state.step < self.total:
-                self._epoch(bar, asked)
-        operator = frozen_operator(self.model, self.train_set, self.settings.train.batch, self.fabric.device)
-        save_operator(self.folder, operator)
-        save_model(self.folder, self.model, self.train_set.shape[2:], self.train_set.units)
+        say, options = self.reporter.say, self.settings.train
+        shape = tuple(self.train_set.shape[1:])
+        say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.fabric.device}")
+        with _stop_requests() as asked:
+            if self.state.step < self.total:
+                say(f"{self.total - self.state.step} steps to go: {self.cost()}")
+            with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
+                while self.state.step < self.total:
+                    self._epoch(bar, asked)
+            operator = frozen_operator(self.model, self.train_set, options.batch)
+            save_operator(self.folder, operator, self.model)
+            save_model(self.folder, self.model, self.train_set.shape[2:], self.train_set.units)
         say(f"trained in {clock(sum(row['seconds'] for row in self.state.history))}; the run is in {self.folder.path}")
 
     def cost(self) -> Estimate:
-        """Time and memory for the steps that are left."""
-        indices = np.arange(min(self.settings.train.batch, len(self.train_set)))
-        batch = self._batch(self.train_set, indices)
+        """Time and memory for the steps that are left, and the validation between them."""
+        batch = self._batch(self.train_set, np.arange(min(self.settings.train.batch, len(self.train_set))))
 
         def loss(network: nn.Module) -> Tensor:
             total: Tensor = network(*batch, self._generator(0)).total
             return total
 
         self.network.train()
-        return estimate(self.network, loss, self.fabric.backward, self.total - self.state.step)
+        steps = self.total - self.state.step
+        # A forward pass alone is about a third of a step.
+        validations = len(self._validation_batches()) * steps / self.per_epoch / 3
+        return estimate(self.network, loss, self.fabric.backward, steps + validations)
 
     def _epoch(self, bar: Bar, asked: list[int]) -> None:
         """From the current step to the end of its epoch."""
         options, state = self.settings.train, self.state
-        began = time.perf_counter()
+        began = time.perf_counter() - state.seconds
         epoch = state.step // self.per_epoch
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
         self.network.train()
         while state.step < (epoch + 1) * self.per_epoch:
+            if asked:
+                state.seconds = time.perf_counter() - began
+                self.save()
+                raise self._interrupted()
             at = state.step % self.per_epoch * options.batch
             values = self._step(order[at : at + options.batch])
             state.step += 1
             state.sums = {name: state.sums.get(name, 0.0) + value for name, value in values.items()}
             bar.step(epoch, state.step, values)
-            at_end = state.step % self.per_epoch == 0
-            if not at_end and (asked or state.step % options.save_every == 0):
+            if state.step % options.save_every == 0 and state.step % self.per_epoch:
+                state.seconds = time.perf_counter() - began
                 self.save()
-            if asked and not at_end:
-                raise self._interrupted()
         rate = learning_rate(options, state.step - 1, self.total)
         row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
         row |= {f"train.{name}": value / self.per_epoch for name, value in state.sums.items()}
         row |= {f"val.{name}": value for name, value in self._validate().items()}
         row["seconds"] = time.perf_counter() - began
         state.history.append(row)
-        state.sums = {}
+        state.sums, state.seconds = {}, 0.0
         self.save()
         self.board(row)
         bar.epoch(row)
-        if asked:
-            raise self._interrupted()
 
     def _interrupted(self) -> Stopped:
         at = f"saved at step {self.state.step} of {self.total}"
-        return Stopped(f"{at}; diskoop train --resume {self.folder.path} goes on from there")
+        return Stopped(f"{at}; {self.folder.resume_command} goes on from there")
 
     def _step(self, indices: NDArray[np.int64]) -> dict[str, float]:
         options = self.settings.train
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(options, self.state.step, self.total)
-        terms: Terms = self.network(*self._batch(self.train_set, indices), self._generator(self.state.step))
+        try:
+            terms: Terms = self.network(*self._batch(self.train_set, indices), self._generator(self.state.step))
+        except InputError as error:  # the data was sound when the run began, so it is the weights that are not
+            raise self._diverged(str(error)) from None
         self.optimizer.zero_grad()
         self.fabric.backward(terms.total)
+        gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if not torch.isfinite(norm + terms.total):
+            raise self._diverged(f"the loss is {terms.total.item()}, its gradient's norm {norm.item()}")
         if options.clip is not None:
-            self.fabric.clip_gradients(self.network, self.optimizer, max_norm=options.clip, error_if_nonfinite=False)
-        values = {name: value.item() for name, value in terms._asdict().items()}
-        if not math.isfinite(values["total"]):
-            raise Stopped(
-                f"the loss became {values['total']} at step {self.state.step + 1}; {self.folder.checkpoint} holds the "
-                "last sound state. A smaller train.lr, train.clip=1 or a larger model.ridge usually helps."
-            )
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), options.clip, norm)
         self.optimizer.step()
-        return values
+        return {name: value.item() for name, value in terms._asdict().items()}
+
+    def _diverged(self, reason: str) -> Stopped:
+        return Stopped(
+            f"training went astray at step {self.state.step + 1}: {reason}; a smaller train.lr, train.clip=1 "
+            "or a larger model.ridge usually helps"
+        )
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
-        """Mean terms over the validation set: no dropout, blur, noise or batch statistics."""
+        """Mean terms over the validation set: no dropout, blur or noise, and batch norm as in use."""
         self.network.eval()
-        count = len(self.val_set)
-        # Mixed, though always alike: neighbours in a set are often of one kind, and do not excite every static mode.
-        order = np.random.Generator(np.random.PCG64(0)).permutation(count)
         sums: dict[str, float] = {}
-        for indices in np.array_split(order, math.ceil(count / self.settings.train.batch)):
+        for indices in self._validation_batches():
             terms: Terms = self.network(*self._batch(self.val_set, indices), self._generator(0))
             for name, value in terms._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(indices)
-        return {name: value / count for name, value in sums.items()}
+        return {name: value / len(self.val_set) for name, value in sums.items()}
+
+    def _validation_batches(self) -> list[NDArray[np.int64]]:
+        """Mixed, though always alike: neighbours in a set are often of one kind, and excite few static modes."""
+        count = len(self.val_set)
+        order = np.random.Generator(np.random.PCG64(0)).permutation(count)
+        return np.array_split(order, math.ceil(count / self.settings.train.batch))
 
     def _batch(self, data: Sequences, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
-        return read_batch(data, indices, self.fabric.device)
+        return data.batch(indices, next(self.model.parameters()))
 
     def _generator(self, step: int) -> torch.Generator:
         """The source of all that is random in one step: a function of seed and step, so resuming needs no memory."""
@@ -205,32 +217,23 @@ class Training:
         return torch.Generator(self.fabric.device).manual_seed(int(seed >> np.uint64(1)))
 
 
-def build_model(settings: Settings, frame: tuple[int, ...]) -> KoopmanAutoencoder:
-    """The network that `settings` describe for frames of shape `frame`."""
-    m = settings.model
-    return KoopmanAutoencoder.for_shape(frame, m.k, m.h, m.width, m.latent, m.ridge, m.scope)
-
-
-def read_batch(data: Sequences, indices: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Some sequences in the model's units, and their mask."""
-    x = torch.from_numpy(data.take(indices)).to(device)
-    if x.dtype == torch.float64:
-        x = x.float()
-    mask = None if data.mask is None else torch.from_numpy(data.mask[indices]).to(device)
-    return data.units.to_model(x), mask
-
-
 @torch.no_grad()
-def frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch: int, device: torch.device) -> Operator:
+def frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch: int) -> Operator:
     """One operator for the whole set, in one streaming pass of the model as it is used, not as it is trained."""
     model.eval()
     moments = None
     for indices in np.array_split(np.arange(len(data)), math.ceil(len(data) / batch)):
-        x, mask = read_batch(data, indices, device)
-        part = Moments.of(model.encode(x.to(next(model.parameters()))), mask)
+        x, mask = data.batch(indices, next(model.parameters()))
+        part = Moments.of(model.encode(x), mask)
         moments = part if moments is None else moments + part
     assert moments is not None  # a set is never empty
     return replace(moments.solve(model.ridge), source=f"{data.name}, {len(data)} training sequences")
+
+
+def fingerprint(data: Sequences) -> str:
+    """Name, size and a digest of a few sequences: enough to notice that a set has changed."""
+    few = data.take(np.linspace(0, len(data) - 1, 8).astype(np.int64))
+    return f"{data.name} {data.shape} {sha256(few.tobytes()).hexdigest()[:16]}"
 
 
 def learning_rate(options: TrainSettings, step: int, total: int) -> float:
@@ -258,6 +261,12 @@ def _sets(settings: Settings) -> tuple[Sequences, Sequences]:
     train_set, val_set = (load_data(data.name, split, data.size) for split in ("train", "val"))
     if data.limit is not None:
         train_set = train_set.select(np.arange(min(data.limit, len(train_set))))
+    if settings.train.blur and not train_set.is_video:
+        raise InputError(f"train.blur = true is for video, but {data.name} is a signal")
+    if train_set.is_video and train_set.mask is not None:
+        raise InputError(
+            f"{data.name}: video of unequal length cannot be trained on; cut it into windows of one length"
+        )
     return train_set, val_set
 
 

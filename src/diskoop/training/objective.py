@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.models.autoencoder import KoopmanAutoencoder, full_precision
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.losses import (
     Penalty,
+    SpectralTerms,
     ball_around_one,
     distance_to_one,
     hinge_beyond,
@@ -21,7 +22,7 @@ from diskoop.numerics.losses import (
     unit_modulus,
 )
 from diskoop.numerics.operator import Operator
-from diskoop.numerics.spectrum import Spectrum, by_distance, by_modulus
+from diskoop.numerics.spectrum import by_distance, by_modulus
 from diskoop.settings import Settings, SpectrumSettings
 
 ORDERS = {"distance": by_distance, "modulus": by_modulus}
@@ -68,41 +69,41 @@ class Objective(nn.Module):
         z = self._noisy(z, generator)
         operator = model.fit(z, mask)
         ahead = model.predict(z, operator)
-        spectral, spectrum, static = self._spectral(operator)
+        spectral = self._spectral(operator)
         later = None if mask is None else mask[:, :-1] & mask[:, 1:]
         rec = self._distance(model.decode(self._dropped(z, generator)), x, mask)
         pred_z = self._distance(ahead, z[:, 1:], later)
         pred_x = self._distance(model.decode(ahead), x[:, 1:], later)
-        cycle = self._cycle(z, spectrum, static, mask) if loss.cycle else torch.zeros_like(rec)
-        stat, dyn = spectral
+        cycle = self._cycle(z, spectral, mask) if loss.cycle else torch.zeros_like(rec)
+        stat, dyn = spectral.static.to(rec), spectral.dynamic.to(rec)
         total = (
             loss.rec * rec
             + loss.pred * (pred_z + pred_x)
             + loss.eig * (loss.stat * stat + loss.dyn * dyn)
             + loss.cycle * cycle
         )
-        size = spectrum.eigenvalues.abs()
+        values, chosen = spectral.spectrum.eigenvalues, spectral.chosen
         return Terms(
             total, rec, pred_z, pred_x, stat, dyn, cycle,
-            static_gap=torch.where(static, (spectrum.eigenvalues - 1).abs(), 0.0).amax(),
-            dynamic_radius=torch.where(static, 0.0, size).amax(),
+            static_gap=torch.where(chosen, (values - 1).abs(), 0.0).amax(),
+            dynamic_radius=torch.where(chosen, 0.0, values.abs()).amax(),
             rank=operator.rank.double().mean(),
         )  # fmt: skip
 
-    def _spectral(self, operator: Operator) -> tuple[tuple[Tensor, Tensor], Spectrum, Tensor]:
+    def _spectral(self, operator: Operator) -> SpectralTerms:
         choice = self.settings.spectrum
-        terms = spectral_terms(
+        return spectral_terms(
             operator.matrix,
             choice.static,
             STATIC_PENALTIES[choice.static_penalty],
             dynamic_penalty(choice),
             ORDERS[choice.order],
         )
-        return (terms.static, terms.dynamic), terms.spectrum, terms.spectrum.static(choice.static)
 
-    def _cycle(self, z: Tensor, spectrum: Spectrum, static: Tensor, mask: Tensor | None) -> Tensor:
+    def _cycle(self, z: Tensor, spectral: SpectralTerms, mask: Tensor | None) -> Tensor:
         """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
-        swapped = swap(z, z.roll(1, dims=0), Factor.from_modes("static", spectrum, static))
+        with full_precision(z):
+            swapped = swap(z, z.roll(1, dims=0), Factor.from_modes("static", spectral.spectrum, spectral.chosen))
         again = self.model.encode(self.model.decode(swapped))
         return self._distance(again, swapped.detach(), None if mask is None else mask & mask.roll(1, dims=0))
 

@@ -1,11 +1,12 @@
 """what a person sees while it trains"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 
 class Reporter:
@@ -18,26 +19,28 @@ class Reporter:
         return Bar(self.console, total, done, epochs)
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 class Bar:
+    """Epoch, steps and time left in one line, the loss terms and the spectrum in another."""
+
     def __init__(self, console: Console, total: int, done: int, epochs: int) -> None:
         self.epochs = epochs
         self.console = console
-        self.progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
+        self.progress = _WithTerms(
+            TextColumn("epoch {task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[terms]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=console,
             transient=True,
+            expand=True,
             disable=not console.is_terminal,
         )
-        self.task = self.progress.add_task("", total=total, completed=done, epoch=f"1/{epochs}", terms="")
+        self.task = self.progress.add_task(f"1/{epochs}", total=total, completed=done)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -49,17 +52,27 @@ class Bar:
         self.progress.stop()
 
     def step(self, epoch: int, done: int, terms: Mapping[str, float]) -> None:
-        text = f"{epoch + 1}/{self.epochs}"
-        self.progress.update(self.task, completed=done, epoch=text, terms=describe(terms))
+        self.progress.terms = describe(terms)
+        self.progress.update(self.task, completed=done, description=f"{epoch + 1}/{self.epochs}")
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         means = {name[4:]: value for name, value in row.items() if name.startswith("val.")}
         text = f"epoch {row['epoch']}/{self.epochs}: {describe(means)} ({row['seconds']:.0f} s)"
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class _WithTerms(Progress):
+    """A progress bar with a line of text below it."""
+
+    terms = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield Text(self.terms)
 
 
 def describe(terms: Mapping[str, float]) -> str:
-    """`loss 0.412 rec 0.0121 ... static 1 ± 0.02 dynamic < 0.55`."""
+    """`loss 0.412 rec 0.0121 pred 0.0134 | static 1 ± 0.02, dynamic < 0.55`."""
     names = {"total": "loss", "rec": "rec", "pred_x": "pred", "cycle": "cycle"}
     parts = [f"{shown} {terms[name]:.3g}" for name, shown in names.items() if terms[name]]
     return f"{' '.join(parts)} | static 1 ± {terms['static_gap']:.2g}, dynamic < {terms['dynamic_radius']:.2g}"

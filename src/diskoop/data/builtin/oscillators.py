@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.sequences import Sequences, Split, Units
+from diskoop.data.sequences import Sequences, Split, Units, split_rows
 from diskoop.errors import InputError
 
 Array = NDArray[Any]
@@ -90,12 +90,8 @@ def load(name: str, split: Split, size: int | None = None) -> Sequences:
     make: Callable[..., tuple[Array, dict[str, Array], dict[str, tuple[str, ...]]]]
     make = _pendulum if name == "pendulum" else _linear
     x, labels, values = make(name, total, random)
-    ends = np.cumsum(list(COUNTS.values()))
-    ranges = {"train": (0, ends[0]), "val": (ends[0], ends[1]), "test": (ends[1], ends[2]), "all": (0, total)}
-    low, high = ranges[split]
-    units = Units(dtype=str(x.dtype))
-    everything = Sequences(x, labels, values, units=units, name=name)
-    return everything.select(np.arange(low, high))
+    everything = Sequences(x, labels, values, units=Units(dtype=str(x.dtype)), name=name)
+    return everything.select(split_rows(COUNTS, split))
 
 
 def _linear(name: str, count: int, random: np.random.Generator) -> tuple[Array, dict[str, Array], dict[str, Any]]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from diskoop.data.builtin import puppet_art as art
 from diskoop.data.builtin.cache import drawn_once
-from diskoop.data.sequences import Sequences, Split
+from diskoop.data.sequences import Sequences, Split, split_rows
 from diskoop.errors import InputError
 
 CHARACTERS = {"train": 900, "val": 100, "test": 296}  # no character in two splits
@@ -19,13 +19,11 @@ def load(split: Split, size: int | None = None) -> Sequences:
     shape = (count, art.FRAMES, 3, size, size)
     x = drawn_once("puppets", art, size, shape, lambda out, advance: art.draw(size, out, advance))
     everything = Sequences(x, labels, art.FACTORS, name="puppets")
-    return everything if split == "all" else everything.select(_rows(split, count))
+    return everything.select(_rows(split, count))
 
 
 def _rows(split: Split, count: int) -> np.ndarray:
     actions = len(art.FACTORS["action"])
     shuffled = np.random.Generator(np.random.PCG64(1296)).permutation(count // actions)
-    ends = np.cumsum(list(CHARACTERS.values()))
-    last = dict(zip(CHARACTERS, ends, strict=True))[split]
-    characters = np.sort(shuffled[last - CHARACTERS[split] : last])
+    characters = np.sort(shuffled[split_rows(CHARACTERS, split)])
     return (characters[:, None] * actions + np.arange(actions)).ravel()

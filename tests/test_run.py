@@ -1,0 +1,64 @@
+"""A run in one's hands: any company, any size, the units it was trained in."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop import load, load_data
+from diskoop.analysis.decomposition import CHUNK
+from diskoop.errors import InputError
+from diskoop.settings import Settings
+from diskoop.training import loop
+from tests.training.test_loop import Quiet
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    brief = Settings.load("demo").replaced({"data": {"limit": 64}, "train": {"epochs": 1}})
+    path = tmp_path_factory.mktemp("runs") / "brief"
+    loop.train(brief, path, reporter=Quiet())
+    return path
+
+
+def test_a_run_takes_a_set_an_array_or_one_sequence_alone(folder: Path) -> None:
+    run = load(folder)
+    clips = load_data("puppets", "test", size=32).select([3, 500, 1000])
+    together = run.decompose(clips)
+    assert torch.equal(together.z, run.decompose(clips.x).z)
+    alone = run.decompose(clips.select([1]))
+    assert torch.allclose(alone.z[0], together.z[1], atol=1e-6)
+    assert torch.equal(alone.operator.matrix, together.operator.matrix)
+    video = together.decode()
+    assert video.shape == clips.shape
+    assert video.dtype == np.uint8
+
+
+def test_a_run_names_frames_of_another_shape(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"expected video \(batch, time, 3, 32, 32\), got \(1, 8, 3, 64, 64\)"):
+        load(folder).decompose(np.zeros((1, 8, 3, 64, 64), dtype=np.uint8))
+    with pytest.raises(InputError, match="no such folder"):
+        load(folder / "nowhere")
+
+
+def test_pixels_as_fractions_are_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match="expected pixels as uint8"):
+        load(folder).decompose(np.zeros((1, 8, 3, 32, 32)))
+
+
+def test_more_than_a_chunk_is_the_same_as_its_chunks(folder: Path) -> None:
+    run, clips = load(folder), load_data("puppets", "test", size=32).select(np.arange(CHUNK + 3))
+    parts = run.decompose(clips)
+    assert torch.equal(parts.z[:CHUNK], run.decompose(clips.select(np.arange(CHUNK))).z)
+    assert parts.decode().shape == clips.shape
+
+
+def test_the_summary_is_of_the_frozen_operator(folder: Path) -> None:
+    run = load(folder)
+    summary = run.summary()
+    values = torch.linalg.eigvals(run.operator.matrix)
+    distance = torch.sort((values - 1).abs())[0]
+    assert distance[summary["static"] - 1] == pytest.approx(summary["static_gap"])
+    assert summary["fitted_on"] == "puppets, 64 training sequences"
+    assert summary["last_epoch"]["epoch"] == 1
