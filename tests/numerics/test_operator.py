@@ -70,6 +70,16 @@ def test_a_mask_leaves_out_padding_whatever_it_holds(operator: Tensor, generator
     assert fitted.steps == int((lengths - 1).sum())
 
 
+def test_a_frame_missing_in_the_middle_breaks_both_of_its_pairs(operator: Tensor, generator: torch.Generator) -> None:
+    z = trajectories(operator, batch=12, time=9, generator=generator)
+    mask = torch.ones(12, 9, dtype=torch.bool)
+    mask[:, 4] = False
+    z[~mask] = 1e3
+    fitted = fit_operator(z, mask, ridge=0)
+    assert torch.allclose(fitted.matrix, operator, atol=1e-9)
+    assert fitted.steps == 12 * 6
+
+
 def test_each_sequence_alone_follows_its_own_operator(operator: Tensor, generator: torch.Generator) -> None:
     z = trajectories(operator, batch=5, time=4, generator=generator)  # 3 steps in 7 dimensions: minimum norm
     fitted = fit_operator_per_sequence(z, ridge=0)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from diskoop import load_data
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import (
+    Factor,
     Spectrum,
     ball_around_one,
     by_distance,
@@ -22,12 +23,15 @@ from diskoop.numerics import (
     modulus_beyond,
     real_beyond,
     spectral_terms,
+    swap,
     unit_modulus,
 )
 from diskoop.numerics.losses import Penalty
 from diskoop.numerics.spectrum import Order
 from diskoop.settings import Settings
+from diskoop.training import objective as objective_module
 from diskoop.training.objective import Objective, Terms, gaussian_blur
+from tests.conftest import matrix_with, trajectories
 
 
 def settings(**sections: dict[str, Any]) -> Settings:
@@ -168,30 +172,36 @@ NAMED: list[tuple[dict[str, Any], Penalty, Penalty, Order]] = [
 def test_names_in_settings_reach_their_functions(
     changes: dict[str, Any], static: Penalty, dynamic: Penalty, order: Order
 ) -> None:
-    x = torch.randn(12, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64).cumsum(1)
+    generator = torch.Generator().manual_seed(1)
+    # The third by distance to 1 is 0.8, by modulus -0.95.
+    C = matrix_with([1.05, 0.9, 0.8, -0.95, 0.3 + 0.5j, 0.55, 0.1], generator)
+    x = trajectories(C, 12, 5, generator)
     terms = judge(Objective(identity(), settings(spectrum=changes)), x)
     expected = spectral_terms(fit_operator(x, ridge=0).matrix, 3, static, dynamic, order)
     assert torch.isclose(terms.stat, expected.static)
     assert torch.isclose(terms.dyn, expected.dynamic)
     usual = judge(Objective(identity(), settings()), x)
-    assert "modulus" in changes.values() or not torch.isclose(terms.dyn, usual.dyn)
+    assert changes == {"dynamic_penalty": "modulus"} or not torch.isclose(
+        terms.stat + terms.dyn, usual.stat + usual.dyn
+    )
 
 
 def test_the_swap_inside_the_cycle_is_not_rounded_to_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     model = KoopmanAutoencoder.for_shape((3, 32, 32), k=8, h=9, width=4)
-    seen: list[Tensor] = []
-    decode = model.decode
+    seen: list[tuple[Tensor, Tensor]] = []
 
-    def noting(z: Tensor) -> Tensor:
-        seen.append(z)
-        return decode(z)
+    def noting(z: Tensor, donor: Tensor, factor: Factor) -> Tensor:
+        swapped = swap(z, donor, factor)
+        with torch.autocast("cpu", enabled=False):
+            seen.append((swapped, swap(z, donor, factor)))
+        return swapped
 
-    monkeypatch.setattr(model, "decode", noting)
+    monkeypatch.setattr(objective_module, "swap", noting)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         judge(Objective(model, settings(loss={"cycle": 1}, model={"ridge": 1e-9})), torch.rand(6, 5, 3, 32, 32))
-    assert seen[-1].dtype == torch.float32
-    assert not torch.equal(seen[-1], seen[-1].bfloat16().float())
+    ((ours, exact),) = seen
+    assert torch.equal(ours, exact)
 
 
 def test_chance_belongs_to_training_and_to_the_generator() -> None:
