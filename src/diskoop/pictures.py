@@ -102,15 +102,20 @@ def swap_figure(
     pairs: Sequence[Sequence[tuple[str, NDArray[Any]]]],
     title: str,
 ) -> "Figure":
-    """A spectrum beside film strips; each pair is a list of (caption, video): source, target and what came of them."""
+    """A spectrum beside film strips; each pair is a list of (caption, video): A, B, and A with B's parts."""
     from matplotlib.figure import Figure
 
-    strips = [strip for pair in pairs for strip in pair]
-    colors = [color for pair in pairs for color in [INK, INK, STATIC, DYNAMIC][: len(pair)]]
-    figure = Figure(figsize=(12.5, 0.6 + 0.98 * len(strips)), layout="constrained")
+    heights = [1.0] * len(pairs[0])
+    for pair in pairs[1:]:
+        heights += [0.12] + [1.0] * len(pair)  # a gap between pairs
+    figure = Figure(figsize=(12.5, 0.7 + 0.98 * sum(heights)), layout="constrained")
     figure.suptitle(title, fontsize=13, color=INK, x=0.01, ha="left")
-    cells = figure.add_gridspec(len(strips), 2, width_ratios=[1, 1.75])
-    draw_spectrum(figure.add_subplot(cells[: max(1, len(strips) - 2), 0]), spectrum, static, radius)
-    for row, ((caption, video), color) in enumerate(zip(strips, colors, strict=True)):
-        draw_strip(figure.add_subplot(cells[row, 1]), video, caption, color)
+    cells = figure.add_gridspec(len(heights), 2, width_ratios=[1, 1.75], height_ratios=heights)
+    draw_spectrum(figure.add_subplot(cells[:, 0]), spectrum, static, radius)
+    row = 0
+    for pair in pairs:
+        for (caption, video), color in zip(pair, [INK, INK, STATIC, DYNAMIC], strict=False):
+            draw_strip(figure.add_subplot(cells[row, 1]), video, caption, color)
+            row += 1
+        row += 1
     return figure

@@ -1,6 +1,5 @@
 """a trained run: load, decompose; what users hold in their hands"""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings
+from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
 from diskoop.training.objective import ORDERS
 
 
@@ -28,6 +27,10 @@ class Run:
     operator: Operator
     units: Units
     folder: RunFolder
+
+    def __repr__(self) -> str:
+        choice = self.settings
+        return f"Run({self.folder.path}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.source})"
 
     @torch.no_grad()
     def decompose(self, clips: Sequences | NDArray[Any]) -> Decomposition:
@@ -54,7 +57,7 @@ class Run:
             "rank": int(self.operator.rank),
             "condition": float(self.operator.condition),
             "fitted_on": self.operator.source,
-            "last_epoch": json.loads(self.folder.metrics.read_text(encoding="utf-8").splitlines()[-1]),
+            "last_epoch": read_metrics(self.folder)[-1],
         }
 
 

@@ -62,12 +62,12 @@ class SpectrumSettings(Record):
 
 
 class LossSettings(Record):
-    rec: Weight = 15.0
-    pred: Weight = 1.0
-    eig: Weight = 1.0
+    rec: Weight = 15.0  # decoded latents against the data
+    pred: Weight = 1.0  # a step of the operator against the next frame, in both spaces
+    eig: Weight = 1.0  # where the eigenvalues are
     stat: Weight = 1.0  # the two halves of eig, for ablations
     dyn: Weight = 1.0
-    cycle: Weight = 0.0
+    cycle: Weight = 0.0  # static parts exchanged, decoded and encoded again, should still be there
     reduction: Literal["element", "frame"] = "element"
 
 
@@ -78,7 +78,7 @@ class TrainSettings(Record):
     schedule: Literal["constant", "cosine"] = "constant"
     warmup: Whole = 0  # steps of linear warm-up
     clip: Positive | None = None  # largest gradient norm
-    blur: bool = False
+    blur: bool = False  # what the encoder sees, not what it is judged by
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     precision: Annotated[Literal["32", "bf16", "64"], BeforeValidator(_word)] = "32"
     seed: Annotated[int, Number, Field(ge=0, lt=2**31)] = 0

@@ -29,8 +29,15 @@ def test_any_way_of_indexing_selects_the_same(clips: Sequences) -> None:
     assert wild.shape == (3, 4, 2)
     assert np.array_equal(wild.x, clips.source[[1, 3, 5]])
     assert np.array_equal(wild.take([-1]), clips.source[[5]])
+    assert np.array_equal(clips.select(slice(1, None, 2)).x, wild.x)
     with pytest.raises(InputError, match="holds no sequences"):
         clips.select([])
+    with pytest.raises(InputError, match="cannot select from 6 sequences: index 9 is out of bounds"):
+        clips.select([9])
+
+
+def test_it_says_what_it_is(clips: Sequences) -> None:
+    assert repr(clips) == "Sequences(an array: 6 x (4, 2) float32, labels kind)"
 
 
 def test_batches_come_in_the_models_type_and_units() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from diskoop import __version__
 from diskoop.interfaces import cli
+from diskoop.settings import Settings
 
 SMALL = [
     "data.name=oscillators", "data.limit=200", "model.k=10", "model.h=12", "spectrum.static=3", "spectrum.radius=0.9",
@@ -58,7 +59,6 @@ def test_importing_the_library_stays_light() -> None:
         (["train", "data.name=oscillators", "--out", "taken.txt"], "'taken.txt' exists already"),
         (["data", "oscilators"], "unknown data set 'oscilators'; did you mean 'oscillators'?"),
         (["data", "oscillators", "--count", "0"], "--count"),
-        (["data"], "Missing argument"),
         (["data", "oscillators", "--out", "picture.xyz"], "ending in .png, .jpg, .webp, .svg, .pdf, got 'picture.xyz'"),
         (["data", "oscillators", "--out", "taken.txt/picture.png"], "cannot write 'taken.txt/picture.png'"),
         (["train", *SMALL, "--out", "taken.txt/run"], "cannot write 'taken.txt/run'"),
@@ -88,6 +88,24 @@ def test_data_describes_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "other.png").exists()
     again = json.loads(diskoop("data", "oscillators", "--json", cwd=tmp_path).stdout)["preview"]
     assert again != facts["preview"]  # nobody's file is written over
+
+
+def test_data_alone_lists_the_sets(tmp_path: Path) -> None:
+    assert diskoop("data", cwd=tmp_path).stdout.split() == ["growth", "oscillators", "pendulum", "puppets"]
+    assert json.loads(diskoop("data", "--json", cwd=tmp_path).stdout) == [
+        "growth",
+        "oscillators",
+        "pendulum",
+        "puppets",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_shown_and_can_be_given_back(tmp_path: Path) -> None:
+    shown = diskoop("train", "-c", "demo", "model.k=30", "--settings", cwd=tmp_path).stdout
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert Settings.load(tmp_path / "mine.yaml") == Settings.load("demo").replaced({"model": {"k": 30}})
+    assert not (tmp_path / "runs").exists()
 
 
 def test_train_then_fine_tune(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """The five minutes that decide whether anyone stays."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,21 @@ def test_the_picture_is_drawn_from_any_run_on_puppets(tmp_path: Path) -> None:
     assert np.asarray(picture).std() > 20  # not blank
     with pytest.raises(InputError, match="holds another run"):
         run_demo(tmp_path / "run")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_interrupted_it_names_the_command_that_draws_the_picture(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "diskoop", "demo", "--out", "my demo"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 120
+    while not (tmp_path / "my demo" / "settings.yaml").exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert "diskoop demo --out 'my demo' goes on from there" in said
 
 
 @pytest.mark.slow

@@ -87,8 +87,8 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such folder"):
         RunFolder(tmp_path / "none").require_finished()
-    with pytest.raises(InputError, match="expected settings"):
+    with pytest.raises(InputError, match=r"settings\.yaml is missing"):
         RunFolder(tmp_path).require_finished()
-    (tmp_path / "checkpoint.safetensors").touch()
-    with pytest.raises(InputError, match="has not finished training; diskoop train --resume"):
+    (tmp_path / "settings.yaml").touch()
+    with pytest.raises(InputError, match="is not finished; diskoop train --resume"):
         RunFolder(tmp_path).require_finished()

@@ -131,14 +131,16 @@ def test_the_frozen_operator_is_that_of_the_whole_training_set(undisturbed: Path
 
 def test_a_finished_run_resumes_to_itself(undisturbed: Path) -> None:
     before = (undisturbed / "model.safetensors").read_bytes()
-    loop.resume(undisturbed, reporter=Quiet())
+    quiet = Quiet()
+    loop.resume(undisturbed, reporter=quiet)
     assert (undisturbed / "model.safetensors").read_bytes() == before
+    assert "is trained already" in quiet.said[0]
 
 
 def test_damaged_and_foreign_checkpoints_are_errors(undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    with pytest.raises(InputError, match="expected settings"):
+    with pytest.raises(InputError, match=r"settings\.yaml is missing"):
         loop.resume(run)
     SMALL.save(run / "settings.yaml")
     with pytest.raises(InputError, match=r"checkpoint\.safetensors is missing"):
@@ -309,6 +311,15 @@ def test_an_operator_of_another_model_is_refused(undisturbed: Path, tmp_path: Pa
     loop.train(SMALL.replaced({"train": {"seed": 1, "epochs": 1}}), tmp_path / "other", reporter=Quiet())
     shutil.copy(tmp_path / "other" / "operator.safetensors", tmp_path / "run")
     with pytest.raises(InputError, match="belongs to another model"):
+        load(tmp_path / "run")
+
+
+def test_settings_that_have_changed_since_are_refused(undisturbed: Path, tmp_path: Path) -> None:
+    """A settings file cut short is valid YAML with other values; loading it would split the spectrum elsewhere."""
+    shutil.copytree(undisturbed, tmp_path / "run")
+    text = (tmp_path / "run" / "settings.yaml").read_text()
+    (tmp_path / "run" / "settings.yaml").write_text(text[: text.index("spectrum:")])
+    with pytest.raises(InputError, match=r"settings\.yaml has changed"):
         load(tmp_path / "run")
 
 

@@ -31,6 +31,10 @@ class Decomposition:
     factors: dict[str, Factor]  # "static" and "dynamic", and those that were found
     units: Units
 
+    def __repr__(self) -> str:
+        count, time, k = self.z.shape
+        return f"Decomposition({count} sequences of {time} frames, k={k}, factors {', '.join(self.factors)})"
+
     @classmethod
     def of(
         cls, model: KoopmanAutoencoder, operator: Operator, z: Tensor, static: int, order: Order, units: Units

@@ -75,6 +75,10 @@ class Sequences:
             expected = (len(self), self.source.shape[1])
             raise InputError(f"the mask of {self.name}: expected shape {expected}, got {self.mask.shape}")
 
+    def __repr__(self) -> str:
+        labels = f", labels {', '.join(self.labels)}" if self.labels else ""
+        return f"Sequences({self.name}: {len(self)} x {tuple(self.shape[1:])} {self.source.dtype}{labels})"
+
     def __len__(self) -> int:
         return len(self.source) if self.rows is None else len(self.rows)
 
@@ -103,9 +107,13 @@ class Sequences:
         mask = None if self.mask is None else torch.from_numpy(self.mask[indices]).to(weight.device)
         return self.units.to_model(x.to(weight.device)).to(weight.dtype), mask
 
-    def select(self, indices: NDArray[np.int64] | Sequence[int]) -> "Sequences":
-        """A smaller set; nothing is read."""
-        at = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else np.int64)]
+    def select(self, indices: NDArray[Any] | Sequence[int] | slice) -> "Sequences":
+        """A smaller set, by indices, a mask or a slice; nothing is read."""
+        everyone = np.arange(len(self))
+        try:
+            at = everyone[indices if isinstance(indices, slice) or len(indices) else slice(0)]
+        except IndexError as error:
+            raise InputError(f"cannot select from {len(self)} sequences: {error}") from None
         return replace(
             self,
             rows=self._rows[at],

@@ -52,7 +52,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Train a small model on the puppets from scratch (minutes), then draw its spectrum and a swap."""
+    """Train on the puppets (minutes), draw a spectrum and swaps."""
     from diskoop.interfaces.demo import run_demo
 
     run, picture = run_demo(out)
@@ -63,15 +63,19 @@ def demo(
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(help="A built-in data set.")],
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A built-in data set; none lists them.")] = None,
     size: Annotated[int | None, typer.Option(help="Pixels, for video.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to draw a preview (PNG).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to draw a preview; by default NAME-1.png here.")] = None,
     count: Annotated[int, typer.Option(min=1, max=200, help="How many sequences the preview shows.")] = 16,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a data set holds, and draw a contact sheet of it."""
+    """Say what a data set holds; draw a contact sheet."""
+    from diskoop.data import data_names
     from diskoop.interfaces.describe import describe_data, preview
 
+    if name is None:
+        print(json.dumps(data_names()) if as_json else "\n".join(data_names()))
+        return
     facts = describe_data(name, size)
     picture = preview(name, size, count, out or _unused(Path(), name, ".png"))
     if as_json:
@@ -102,12 +106,15 @@ def train(
     go_on: Annotated[
         Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")
     ] = None,
+    show: Annotated[bool, typer.Option("--settings", help="Print all settings as YAML and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model; Ctrl-C saves, and --resume goes on as if nothing had happened."""
+    """Train a model; after Ctrl-C, --resume goes on."""
     if go_on is not None:
         if overrides or config or out or start:
-            raise InputError("--resume goes on with a run as it was set up; it takes no other setting")
+            raise InputError(
+                "--resume goes on with a run as it was set up; --from starts a new one with other settings"
+            )
         from diskoop.training import loop
 
         loop.resume(go_on)
@@ -121,6 +128,9 @@ def train(
         if config is not None:
             base = merged(base, read_yaml(config))
         settings = Settings.of(merged(base, parse_overrides(overrides or [])))
+        if show:
+            print(settings.to_yaml(), end="")
+            return
         folder = out or _unused(Path("runs"), settings.data.name)
         from diskoop.training import loop
 
@@ -162,7 +172,9 @@ def _fail(sentence: str, code: int) -> None:
 
 
 def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _unused(folder: Path, name: str, suffix: str = "") -> Path:

@@ -1,5 +1,6 @@
 """the first five minutes: train on the puppets, then show what was learnt"""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,13 @@ from diskoop.training.checkpoint import RunFolder, load_settings
 def run_demo(path: Path) -> tuple[Run, Path]:
     """Train in the folder `path` (or go on there), and draw the spectrum and two swaps to demo.png in it."""
     settings, folder = Settings.load("demo"), RunFolder(path)
+    again = f"diskoop demo --out {shlex.quote(str(path))}"
     if not folder.settings.exists():
-        loop.train(settings, path)
+        loop.train(settings, path, again=again)
     elif load_settings(folder) != settings:
         raise InputError(f"{str(path)!r} holds another run; choose another folder with --out")
     else:
-        loop.resume(path)
+        loop.resume(path, again=again)
     run = load(path)
     return run, draw_demo(run, path / "demo.png")
 
@@ -31,17 +33,17 @@ def draw_demo(run: Run, picture: Path) -> Path:
     clips = load_data("puppets", "test", run.settings.data.size)
     names = clips.values["action"]
     random = np.random.Generator(np.random.PCG64(4))
-    actions = ("walk front", "cheer front", "slash right", "walk left")  # source and target, twice
+    actions = ("walk front", "cheer front", "slash right", "walk left")  # A and B, twice
     chosen = clips.select([random.choice(np.flatnonzero(clips.labels["action"] == names.index(a))) for a in actions])
     donors = [1, 0, 3, 2]
     parts = run.decompose(chosen)
     static, dynamic = (parts.swap(what, donor=donors).decode() for what in ("static", "dynamic"))
     pairs = [
         [
-            (f"source: {chosen.label_text(i)}", chosen.x[i]),
-            (f"target: {chosen.label_text(donors[i])}", chosen.x[donors[i]]),
-            ("static swap: who comes from the target, what they do from the source", static[i]),
-            ("dynamic swap: who comes from the source, what they do from the target", dynamic[i]),
+            (f"A: {chosen.label_text(i)}", chosen.x[i]),
+            (f"B: {chosen.label_text(donors[i])}", chosen.x[donors[i]]),
+            ("A with the static part of B: looks and facing change, the action stays", static[i]),
+            ("A with the dynamic part of B: looks and facing stay, the action changes", dynamic[i]),
         ]
         for i in (0, 2)
     ]

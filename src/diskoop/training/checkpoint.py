@@ -57,11 +57,10 @@ class RunFolder:
         """An InputError unless training has ended here."""
         if not self.path.is_dir():
             raise InputError(f"no run at {str(self.path)!r}: there is no such folder")
-        if self.model.exists() and self.operator.exists() and self.settings.exists():
-            return
-        if self.checkpoint.exists():
-            raise InputError(f"the run at {str(self.path)!r} has not finished training; {self.resume_command} goes on")
-        raise InputError(f"no run at {str(self.path)!r}: expected settings.yaml and model.safetensors in it")
+        if not self.settings.exists():
+            raise InputError(f"no run at {str(self.path)!r}: settings.yaml is missing")
+        if not (self.model.exists() and self.operator.exists()):
+            raise InputError(f"the run at {str(self.path)!r} is not finished; {self.resume_command} goes on")
 
 
 def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
@@ -93,14 +92,18 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     return tensors, json.loads(text)
 
 
-def save_model(folder: RunFolder, model: torch.nn.Module, frame: tuple[int, ...], units: Units) -> None:
-    record = {"frame": frame, "units": vars(units)}
+def save_model(
+    folder: RunFolder, model: torch.nn.Module, settings: Settings, frame: tuple[int, ...], units: Units
+) -> None:
+    record = {"settings": settings.model_dump(), "frame": frame, "units": vars(units)}
     write_tensors(folder.model, "model", model.state_dict(), record)
 
 
 def load_model(folder: RunFolder, settings: Settings) -> tuple[KoopmanAutoencoder, Units]:
     """The trained network, and the units it speaks."""
     weights, record = read_tensors(folder.model, "model")
+    if record["settings"] != settings.model_dump():
+        raise InputError(f"{folder.settings} has changed since {folder.model} was trained with it")
     model = build_model(settings.model, record["frame"])
     model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))
     load_weights(model, weights, folder.model)
@@ -129,6 +132,14 @@ def load_operator(folder: RunFolder, model: torch.nn.Module) -> Operator:
     return Operator(
         tensors["matrix"], tensors["rank"], tensors["condition"], record["sequences"], record["steps"], record["source"]
     )
+
+
+def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
+    """A row an epoch."""
+    try:
+        return [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {folder.metrics} ({error}); {folder.resume_command} writes it anew") from None
 
 
 def write_metrics(folder: RunFolder, history: list[dict[str, Any]]) -> None:
@@ -201,7 +212,7 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: 
 
 def load_settings(folder: RunFolder) -> Settings:
     if not folder.settings.exists():
-        raise InputError(f"no run at {str(folder.path)!r}: expected settings.yaml in it")
+        raise InputError(f"no run at {str(folder.path)!r}: settings.yaml is missing")
     return Settings.load(folder.settings)
 
 

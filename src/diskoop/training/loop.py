@@ -44,15 +44,22 @@ PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}
 
 
 def train(
-    settings: Settings, path: str | Path, start: str | Path | None = None, reporter: Reporter | None = None
+    settings: Settings,
+    path: str | Path,
+    start: str | Path | None = None,
+    reporter: Reporter | None = None,
+    again: str | None = None,
 ) -> None:
-    """A new run in the folder `path`, from scratch or from the weights of the run `start`."""
+    """A new run in the folder `path`, from scratch or from the weights of the run `start`.
+
+    `again` is the command that goes on when it is interrupted, if that is not `diskoop train --resume`.
+    """
     folder = RunFolder(Path(path))
     if folder.checkpoint.exists():
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
         raise InputError(f"{str(path)!r} exists already; choose another folder")
-    training = Training(settings, folder, reporter or Reporter())
+    training = Training(settings, folder, reporter or Reporter(), again)
     if start is not None:
         source = RunFolder(Path(start))
         source.require_finished()
@@ -63,19 +70,24 @@ def train(
     training.run()
 
 
-def resume(path: str | Path, reporter: Reporter | None = None) -> None:
+def resume(path: str | Path, reporter: Reporter | None = None, again: str | None = None) -> None:
     """Go on with the run in the folder `path`; it ends as if it had never stopped."""
     folder = RunFolder(Path(path))
-    training = Training(load_settings(folder), folder, reporter or Reporter())
+    training = Training(load_settings(folder), folder, reporter or Reporter(), again)
     training.restore()
+    if training.state.step == training.total:
+        training.reporter.say(
+            f"{folder.path} is trained already; diskoop train --from {folder.path} would start from it"
+        )
     training.run()
 
 
 class Training:
     """One run on its way: what it has, how far it is."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, reporter: Reporter) -> None:
+    def __init__(self, settings: Settings, folder: RunFolder, reporter: Reporter, again: str | None = None) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
+        self.again = again or folder.resume_command
         self.train_set, self.val_set = _sets(settings)
         self.fabric = start_fabric(settings.train)
         with torch.random.fork_rng(devices=[]):
@@ -114,7 +126,7 @@ class Training:
                     self._epoch(bar, asked)
             operator = frozen_operator(self.model, self.train_set, options.batch)
             save_operator(self.folder, operator, self.model)
-            save_model(self.folder, self.model, self.train_set.shape[2:], self.train_set.units)
+            save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
         say(f"trained in {clock(sum(row['seconds'] for row in self.state.history))}; the run is in {self.folder.path}")
 
     def cost(self) -> Estimate:
@@ -164,7 +176,7 @@ class Training:
 
     def _interrupted(self) -> Stopped:
         at = f"saved at step {self.state.step} of {self.total}"
-        return Stopped(f"{at}; {self.folder.resume_command} goes on from there")
+        return Stopped(f"{at}; {self.again} goes on from there")
 
     def _step(self, indices: NDArray[np.int64]) -> dict[str, float]:
         options = self.settings.train

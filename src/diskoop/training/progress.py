@@ -68,11 +68,11 @@ class _WithTerms(Progress):
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
-        yield Text(self.terms)
+        yield Text(self.terms, no_wrap=True, overflow="ellipsis")
 
 
 def describe(terms: Mapping[str, float]) -> str:
-    """`loss 0.412 rec 0.0121 pred 0.0134 | static 1 ± 0.02, dynamic < 0.55`."""
+    """`loss 0.412 rec 0.0121 pred 0.0134 | static 1±0.02 dynamic<0.55`."""
     names = {"total": "loss", "rec": "rec", "pred_x": "pred", "cycle": "cycle"}
     parts = [f"{shown} {terms[name]:.3g}" for name, shown in names.items() if terms[name]]
-    return f"{' '.join(parts)} | static 1 ± {terms['static_gap']:.2g}, dynamic < {terms['dynamic_radius']:.2g}"
+    return f"{' '.join(parts)} | static 1±{terms['static_gap']:.2g} dynamic<{terms['dynamic_radius']:.2g}"
