@@ -36,7 +36,7 @@ Positive = Annotated[float, Number, Field(gt=0)]
 
 
 class DataSettings(Record):
-    name: str = "puppets"
+    name: str = "puppets"  # a built-in set, or the path of a .npy or .npz file
     size: int | None = None  # pixels; None takes the data set's own
     limit: Count | None = None  # train on the first so many sequences only
 

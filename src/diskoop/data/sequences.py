@@ -26,10 +26,10 @@ class Units:
 
     def to_model(self, x: Tensor) -> Tensor:
         x = x if x.is_floating_point() else x.float()
-        return (x - torch.as_tensor(self.offset).to(x)) / torch.as_tensor(self.scale).to(x)
+        return (x - x.new_tensor(self.offset)) / x.new_tensor(self.scale)
 
     def from_model(self, x: Tensor) -> Tensor:
-        x = x * torch.as_tensor(self.scale).to(x) + torch.as_tensor(self.offset).to(x)
+        x = x * x.new_tensor(self.scale) + x.new_tensor(self.offset)
         if self.dtype == "uint8":
             return x.round().clamp(0, 255).to(torch.uint8)
         return x.to(getattr(torch, self.dtype))

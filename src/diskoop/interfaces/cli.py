@@ -63,7 +63,10 @@ def demo(
 
 @app.command()
 def data(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A built-in data set; none lists them.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A built-in data set, or a .npy or .npz file; none lists the sets."),
+    ] = None,
     size: Annotated[int | None, typer.Option(help="Pixels, for video.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to draw a preview; by default NAME-1.png here.")] = None,
     count: Annotated[int, typer.Option(min=1, max=200, help="How many sequences the preview shows.")] = 16,
@@ -77,13 +80,15 @@ def data(
         print(json.dumps(data_names()) if as_json else "\n".join(data_names()))
         return
     facts = describe_data(name, size)
-    picture = preview(name, size, count, out or _unused(Path(), name, ".png"))
+    picture = preview(name, size, count, out or _unused(Path(), Path(name).stem, ".png"))
     if as_json:
         print(json.dumps({**facts, "preview": str(picture)}))
         return
     for key, value in facts.items():
+        if value == {}:
+            continue
         if isinstance(value, dict):
-            print(f"{key}:")
+            print(f"{key.replace('_', ' ')}:")
             for inner, text in value.items():
                 print(f"  {inner}: {_plain(text)}")
         else:
@@ -131,7 +136,7 @@ def train(
         if show:
             print(settings.to_yaml(), end="")
             return
-        folder = out or _unused(Path("runs"), settings.data.name)
+        folder = out or _unused(Path("runs"), Path(settings.data.name).stem)
         from diskoop.training import loop
 
         loop.train(settings, folder, start)
@@ -173,7 +178,7 @@ def _fail(sentence: str, code: int) -> None:
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_plain, value))
+        return ", ".join(map(_plain, value)) or "one value"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from diskoop.data import SPLITS, load_data
+from diskoop.data import SPLITS, files, load_data
 from diskoop.pictures import contact_sheet, save_figure
 
 
 def describe_data(name: str, size: int | None) -> dict[str, Any]:
     everything = load_data(name, "all", size)
+    beside = files.unused(Path(name)) if Path(name).suffix == ".npz" else {}
     # A sample says enough about the range, and a large set need not be read for it.
     seen = everything.take(_spread(len(everything), 256))
     return {
@@ -21,6 +22,7 @@ def describe_data(name: str, size: int | None) -> dict[str, Any]:
         "type": str(everything.source.dtype),
         "range": [float(seen.min()), float(seen.max())],
         "labels": {label: list(values) for label, values in everything.values.items()},
+        "not_labels": beside,
     }
 
 
