@@ -125,9 +125,16 @@ def test_train_then_fine_tune(tmp_path: Path) -> None:
     assert "does not fit this model" in answer.stderr
 
 
-def start(folder: Path, epochs: int) -> subprocess.Popen[str]:
-    words = ["train", *SMALL, f"train.epochs={epochs}", "--out", "stopped"]
-    return subprocess.Popen([sys.executable, "-m", "diskoop", *words], cwd=folder, stderr=subprocess.PIPE, text=True)
+def start(*words: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
+    """A process that hears Ctrl-C, even where this one does not: shells say so to what they put in the background."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "diskoop", *words],
+        cwd=cwd,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
@@ -144,7 +151,7 @@ def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(number: signal.Signal
     epochs = 12
     whole = diskoop("train", *SMALL, f"train.epochs={epochs}", "--out", "whole", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
-    process = start(tmp_path, epochs)
+    process = start("train", *SMALL, f"train.epochs={epochs}", "--out", "stopped", cwd=tmp_path)
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2, process)
     os.kill(process.pid, number)
@@ -165,9 +172,7 @@ def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(number: signal.Signal
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_before_training_began_nothing_is_lost_or_left(number: signal.Signals, tmp_path: Path) -> None:
-    environment = {**os.environ, "DISKOOP_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "diskoop", "train", "data.size=32", "--out", "run"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
+    process = start("train", "data.size=32", "--out", "run", cwd=tmp_path, DISKOOP_CACHE=str(tmp_path / "cache"))
     wait_for(lambda: any((tmp_path / "cache").glob(".puppets*")), process)  # it is drawing
     os.kill(process.pid, number)
     said = process.communicate(timeout=60)[1]

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from diskoop.errors import InputError
 from diskoop.interfaces.demo import draw_demo, run_demo
 from diskoop.settings import Settings
 from diskoop.training import loop
+from tests.interfaces.test_cli import start, wait_for
 from tests.training.test_loop import Quiet
 
 
@@ -31,13 +31,8 @@ def test_the_picture_is_drawn_from_any_run_on_puppets(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_interrupted_it_names_the_command_that_draws_the_picture(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "diskoop", "demo", "--out", "my demo"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 120
-    while not (tmp_path / "my demo" / "settings.yaml").exists():
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    process = start("demo", "--out", "my demo", cwd=tmp_path)
+    wait_for((tmp_path / "my demo" / "settings.yaml").exists, process)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 1

@@ -64,10 +64,11 @@ def train(
         source = RunFolder(Path(start))
         source.require_finished()
         load_weights(training.model, read_tensors(source.model, "model")[0], source.model)
-    with whole_folder(path) as temporary:  # a run that exists can be resumed, whenever it was interrupted
-        settings.save(RunFolder(temporary).settings)
-        training.save(RunFolder(temporary))
-    training.run()
+    with _stop_requests() as asked:
+        with whole_folder(path) as temporary:  # a run that exists can be resumed, whenever it was interrupted
+            settings.save(RunFolder(temporary).settings)
+            training.save(RunFolder(temporary))
+        training.run(asked)
 
 
 def resume(path: str | Path, reporter: Reporter | None = None, again: str | None = None) -> None:
@@ -79,7 +80,8 @@ def resume(path: str | Path, reporter: Reporter | None = None, again: str | None
         training.reporter.say(
             f"{folder.path} is trained already; diskoop train --from {folder.path} would start from it"
         )
-    training.run()
+    with _stop_requests() as asked:
+        training.run(asked)
 
 
 class Training:
@@ -114,19 +116,19 @@ class Training:
     def restore(self) -> None:
         self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.origin)
 
-    def run(self) -> None:
+    def run(self, asked: list[int]) -> None:
+        """Train to the end, or until `asked` holds something."""
         say, options = self.reporter.say, self.settings.train
         shape = tuple(self.train_set.shape[1:])
         say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.fabric.device}")
-        with _stop_requests() as asked:
-            if self.state.step < self.total:
-                say(f"{self.total - self.state.step} steps to go: {self.cost()}")
-            with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
-                while self.state.step < self.total:
-                    self._epoch(bar, asked)
-            operator = frozen_operator(self.model, self.train_set, options.batch)
-            save_operator(self.folder, operator, self.model)
-            save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
+        if self.state.step < self.total:
+            say(f"{self.total - self.state.step} steps to go: {self.cost()}")
+        with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
+            while self.state.step < self.total:
+                self._epoch(bar, asked)
+        operator = frozen_operator(self.model, self.train_set, options.batch)
+        save_operator(self.folder, operator, self.model)
+        save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
         say(f"trained in {clock(sum(row['seconds'] for row in self.state.history))}; the run is in {self.folder.path}")
 
     def cost(self) -> Estimate:
