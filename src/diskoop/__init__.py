@@ -1,4 +1,4 @@
-"""Takes unlabelled sequences apart into factors you can see, swap, sample and forecast."""
+"""Takes unlabelled sequences apart into factors you can see and swap."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
