@@ -17,6 +17,7 @@ def test_a_film_strip_is_the_frames_side_by_side() -> None:
     assert strip.shape == (8, 4 * 6 + 3 * 2, 3)
     for t in range(4):
         assert np.array_equal(strip[:, t * 8 : t * 8 + 6], np.moveaxis(video[t], 0, -1))
+    assert np.array_equal(film_strip((video / 255).astype(np.float32), gap=2), strip)
     grey = film_strip(video[:, :1])
     assert np.array_equal(grey[..., 0], grey[..., 2])
 
@@ -33,7 +34,7 @@ def test_contact_sheets_of_video_and_signals(tmp_path: Path) -> None:
 def test_the_spectrum_marks_every_eigenvalue(tmp_path: Path, operator: torch.Tensor) -> None:
     spectrum = Spectrum.of(operator)
     video = np.zeros((3, 3, 8, 8), dtype=np.uint8)
-    figure = swap_figure(spectrum, spectrum.static(2).numpy(), 0.5, [[("one", video), ("two", video)]], "title")
+    figure = swap_figure(spectrum, spectrum.static(2), 0.5, [[("one", video), ("two", video)]], "title")
     drawn = np.concatenate([np.asarray(points.get_offsets()) for points in figure.axes[0].collections])
     expected = np.stack([spectrum.eigenvalues.real.numpy(), spectrum.eigenvalues.imag.numpy()], 1)
     assert np.allclose(np.sort(drawn, axis=0), np.sort(expected, axis=0))

@@ -1,5 +1,6 @@
 """A run in one's hands: any company, any size, the units it was trained in."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,14 @@ def test_more_than_a_chunk_is_the_same_as_its_chunks(folder: Path) -> None:
     parts = run.decompose(clips)
     assert torch.equal(parts.z[:CHUNK], run.decompose(clips.select(np.arange(CHUNK))).z)
     assert parts.decode().shape == clips.shape
+
+
+@pytest.mark.parametrize(("text", "sentence"), [("", "is empty"), ("{", "cannot read")])
+def test_metrics_that_were_lost_are_named(text: str, sentence: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text(text)
+    with pytest.raises(InputError, match=rf"{sentence}.*diskoop train --resume .* writes it anew"):
+        load(tmp_path / "run").summary()
 
 
 def test_the_summary_is_of_the_frozen_operator(folder: Path) -> None:

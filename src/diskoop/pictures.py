@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
@@ -30,8 +31,9 @@ def save_figure(figure: "Figure", path: str | Path) -> Path:
 
 
 def film_strip(video: NDArray[Any], gap: int = 1) -> NDArray[np.uint8]:
-    """Frames (time, channel, height, width) uint8 side by side: (height, width of all, 3)."""
+    """Frames (time, channel, height, width), uint8 or from 0 to 1, side by side: (height, width of all, 3) uint8."""
     frames = np.moveaxis(video, 1, -1)  # (time, height, width, channel)
+    frames = frames if frames.dtype == np.uint8 else (frames * 255).round().astype(np.uint8)
     frames = np.repeat(frames, 3, axis=-1) if frames.shape[-1] == 1 else frames
     padded = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=255)
     strip: NDArray[np.uint8] = np.concatenate(list(padded), axis=1)[:, :-gap]
@@ -53,21 +55,21 @@ def draw_series(axes: "Axes", series: NDArray[Any], title: str = "") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: NDArray[np.bool_], radius: float) -> None:
+def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: Tensor, radius: float) -> None:
     """Eigenvalues in the complex plane: the unit circle, the ball the dynamics should keep to, who is what."""
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((0, 0), 1, fill=False, color=INK, linewidth=0.8, alpha=0.5))
     axes.add_patch(Circle((0, 0), radius, color=DYNAMIC, alpha=0.08, linewidth=0))
-    values = spectrum.eigenvalues.cpu().numpy()
-    furthest, largest = (float(part.max(initial=0)) for part in (np.abs(values[static] - 1), np.abs(values[~static])))
+    values = spectrum.eigenvalues.cpu()
+    furthest, largest = map(float, spectrum.extent(static))
     for chosen, color, name in (
         (static, STATIC, f"{int(static.sum())} static eigenvalues, within {furthest:.2g} of 1: what stays"),
         (~static, DYNAMIC, f"{int((~static).sum())} dynamic ones, up to {largest:.2g}: what moves"),
     ):
-        points = values[chosen]
+        points = values[chosen.cpu()].numpy()
         axes.scatter(points.real, points.imag, s=30, color=color, alpha=0.7, linewidths=0, label=name)
-    reach = 1.12 * max(1.0, float(np.abs(values).max()))
+    reach = 1.12 * max(1.0, float(values.abs().max()))
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", facecolor="none")
     axes.axhline(0, color=INK, linewidth=0.4, alpha=0.4)
     axes.axvline(0, color=INK, linewidth=0.4, alpha=0.4)
@@ -97,7 +99,7 @@ def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2
 
 def swap_figure(
     spectrum: Spectrum,
-    static: NDArray[np.bool_],
+    static: Tensor,
     radius: float,
     pairs: Sequence[Sequence[tuple[str, NDArray[Any]]]],
     title: str,

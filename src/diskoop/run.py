@@ -49,11 +49,12 @@ class Run:
         choice = self.settings.spectrum
         spectrum = Spectrum.of(self.operator.matrix, ORDERS[choice.order])
         static = spectrum.static(choice.static)
+        gap, radius = spectrum.extent(static)
         return {
             "folder": str(self.folder.path),
             "static": int(static.sum()),
-            "static_gap": float(torch.where(static, (spectrum.eigenvalues - 1).abs(), 0.0).amax()),
-            "dynamic_radius": float(torch.where(static, 0.0, spectrum.eigenvalues.abs()).amax()),
+            "static_gap": float(gap),
+            "dynamic_radius": float(radius),
             "rank": int(self.operator.rank),
             "condition": float(self.operator.condition),
             "fitted_on": self.operator.source,

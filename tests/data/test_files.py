@@ -53,6 +53,8 @@ def test_frames_are_pixels_or_fractions(tmp_path: Path) -> None:
     fractions = load_data(saved(tmp_path, (VIDEO / 255).astype(np.float32)))
     assert fractions.units.scale == 1
     assert fractions.batch(np.arange(2), torch.zeros(1))[0].max() <= 1
+    black_and_white = load_data(saved(tmp_path, (VIDEO > 127).astype(np.int64)))
+    assert black_and_white.units.from_model(torch.tensor(0.4)) == pytest.approx(0.4)  # not cut to a whole number
 
 
 def test_labels_stand_beside_the_sequences(tmp_path: Path) -> None:

@@ -75,6 +75,13 @@ def test_every_operator_of_a_batch_is_split_on_its_own(generator: torch.Generato
     )
 
 
+def test_extent_says_how_well_the_two_parts_keep_apart(operator: Tensor) -> None:
+    spectrum = Spectrum.of(operator)  # 1, 0.9, 0.6 +- 0.5i, ...
+    known = {0: (0.0, 1.0), 1: (0.0, 0.9), 2: (0.1, 0.61**0.5), 7: (1.1, 0.0)}
+    for count, expected in known.items():
+        assert [float(part) for part in spectrum.extent(spectrum.static(count))] == pytest.approx(expected, abs=1e-9)
+
+
 def test_project_and_lift_are_inverse(operator: Tensor, generator: torch.Generator) -> None:
     spectrum = Spectrum.of(operator)
     z = torch.randn(3, 5, 7, generator=generator, dtype=torch.float64)

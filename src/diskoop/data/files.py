@@ -90,7 +90,7 @@ def _units(path: Path, x: NDArray[Any], train: NDArray[np.int64]) -> Units:
     if x.ndim == 5:
         if low < 0 or high > 1:
             raise InputError(f"{path} holds {x.dtype} frames from {low:.4g} to {high:.4g}, wanted uint8, or 0 to 1")
-        return Units(dtype=str(x.dtype))
+        return Units(dtype=str(x.dtype) if x.dtype.kind == "f" else "float32")
     if x.ndim != 3:
         return Units()  # Sequences names the shape
     total, squares, frames = np.zeros(x.shape[-1]), np.zeros(x.shape[-1]), len(train) * x.shape[1]

@@ -47,6 +47,7 @@ def draw_demo(run: Run, picture: Path) -> Path:
         ]
         for i in (0, 2)
     ]
-    mask = parts.spectrum.static(run.settings.spectrum.static).cpu().numpy()
+    choice = run.settings.spectrum
+    mask = parts.spectrum.static(choice.static)
     title = "Who they are and what they do, told apart without a label"
-    return save_figure(swap_figure(parts.spectrum, mask, run.settings.spectrum.radius, pairs, title), picture)
+    return save_figure(swap_figure(parts.spectrum, mask, choice.radius, pairs, title), picture)

@@ -84,6 +84,11 @@ class Spectrum:
         """Every mode that `static(count)` leaves."""
         return ~self.static(count)
 
+    def extent(self, static: Tensor) -> tuple[Tensor, Tensor]:
+        """How far the furthest `static` eigenvalue is from 1, and the largest modulus among the others; 0 for none."""
+        gap = torch.where(static, (self.eigenvalues - 1).abs(), 0.0).amax()
+        return gap, torch.where(static, 0.0, self.eigenvalues.abs()).amax()
+
     def complete(self, indices: Iterable[int]) -> list[int]:
         """`indices` with the missing halves of conjugate pairs added."""
         chosen = self._checked(indices)

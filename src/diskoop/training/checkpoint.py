@@ -137,9 +137,12 @@ def load_operator(folder: RunFolder, model: torch.nn.Module) -> Operator:
 def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
     """A row an epoch."""
     try:
-        return [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {folder.metrics} ({error}); {folder.resume_command} writes it anew") from None
+    if not rows:
+        raise InputError(f"{folder.metrics} is empty; {folder.resume_command} writes it anew")
+    return rows
 
 
 def write_metrics(folder: RunFolder, history: list[dict[str, Any]]) -> None:

@@ -82,13 +82,8 @@ class Objective(nn.Module):
             + loss.eig * (loss.stat * stat + loss.dyn * dyn)
             + loss.cycle * cycle
         )
-        values, chosen = spectral.spectrum.eigenvalues, spectral.chosen
-        return Terms(
-            total, rec, pred_z, pred_x, stat, dyn, cycle,
-            static_gap=torch.where(chosen, (values - 1).abs(), 0.0).amax(),
-            dynamic_radius=torch.where(chosen, 0.0, values.abs()).amax(),
-            rank=operator.rank.double().mean(),
-        )  # fmt: skip
+        gap, radius = spectral.spectrum.extent(spectral.chosen)
+        return Terms(total, rec, pred_z, pred_x, stat, dyn, cycle, gap, radius, operator.rank.double().mean())
 
     def _spectral(self, operator: Operator) -> SpectralTerms:
         choice = self.settings.spectrum
