@@ -52,3 +52,11 @@ def trajectories(C: Tensor, batch: int, time: int, generator: torch.Generator) -
     for _ in range(time - 1):
         z.append(z[-1] @ C)
     return torch.stack(z, 1)
+
+
+def real_data(folder: str) -> Path:
+    """A folder of real recordings or pictures that nobody may ship; the test is skipped where it is not there."""
+    where = os.environ.get("DISKOOP_DATA")
+    if where is None or not (Path(where) / folder).is_dir():
+        pytest.skip(f"DISKOOP_DATA names no folder that holds {folder}/")
+    return Path(where) / folder

@@ -24,11 +24,11 @@ def test_a_film_strip_is_the_frames_side_by_side() -> None:
 
 def test_contact_sheets_of_video_and_signals(tmp_path: Path) -> None:
     for name, size in (("puppets", 32), ("oscillators", None)):
-        sheet = contact_sheet(load_data(name, "test", size), [0, 5, 9])
+        sheet = contact_sheet(load_data(name, "test", size=size), [0, 5, 9])
         path = save_figure(sheet, tmp_path / f"{name}.png")
         assert np.asarray(Image.open(path).convert("L")).std() > 10
         titles = [axes.get_title(loc="left") for axes in sheet.axes]
-        assert titles[1] == load_data(name, "test", size).label_text(5)
+        assert titles[1] == load_data(name, "test", size=size).label_text(5)
 
 
 def test_the_spectrum_marks_every_eigenvalue(tmp_path: Path, operator: torch.Tensor) -> None:

@@ -1,14 +1,16 @@
-"""arrays -> film strips, contact sheets, spectra"""
+"""arrays -> film strips, spectrograms, contact sheets, spectra"""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.data.sequences import Sequences
+from diskoop.data.sound import HOP
 from diskoop.errors import InputError
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.storage import whole_file
@@ -47,12 +49,24 @@ def draw_strip(axes: "Axes", video: NDArray[Any], title: str = "", color: str = 
         axes.set_title(title, fontsize=8, loc="left", color=color, pad=3)
 
 
-def draw_series(axes: "Axes", series: NDArray[Any], title: str = "") -> None:
-    """(time, feature) as lines."""
-    axes.plot(series, linewidth=1)
+def draw_series(axes: "Axes", series: NDArray[Any], title: str = "", features: Sequence[str] = ()) -> None:
+    """(time, feature) as lines, with the features' names if they are few."""
+    lines = axes.plot(series, linewidth=1)
+    if 0 < len(features) <= 8:
+        axes.legend(lines, features, fontsize=5, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3)
     axes.tick_params(labelsize=6)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_spectrogram(axes: "Axes", logs: NDArray[Any], rate: int, seconds: float, title: str = "") -> None:
+    """A log spectrogram (time, bin) that lasts `seconds`: time across, frequency up."""
+    extent = (0.0, seconds, 0.0, rate / 2000)
+    axes.imshow(logs.T, origin="lower", aspect="auto", cmap="magma", extent=extent, interpolation="nearest")
+    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3)
+    axes.tick_params(labelsize=6)
+    axes.set_xlabel("s", fontsize=6, labelpad=0)
+    axes.set_ylabel("kHz", fontsize=6, labelpad=0)
 
 
 def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: Tensor, radius: float) -> None:
@@ -90,11 +104,22 @@ def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for axes, index, clip in zip(grid.flat, indices, sequences.take(list(indices)), strict=False):
+    for axes, index in zip(grid.flat, indices, strict=False):
         axes.set_axis_on()
-        title = sequences.label_text(index)
-        (draw_strip if sequences.is_video else draw_series)(axes, clip, title)
+        draw_sequence(axes, sequences, index)
     return figure
+
+
+def draw_sequence(axes: "Axes", sequences: Sequences, index: int) -> None:
+    """A sequence as what it is: a film strip, a spectrogram or lines."""
+    (x,), units = sequences.take([index]), sequences.units
+    title = sequences.label_text(index) or sequences.clip_name(index)
+    if sequences.is_video:
+        draw_strip(axes, units.to_model(torch.from_numpy(x)).numpy() if x.dtype == np.uint16 else x, title)
+    elif units.rate is not None:
+        draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title)
+    else:
+        draw_series(axes, x, title, units.features)
 
 
 def swap_figure(

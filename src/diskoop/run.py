@@ -36,13 +36,16 @@ class Run:
     def decompose(self, clips: Sequences | NDArray[Any]) -> Decomposition:
         """Take sequences apart: a set, or an array (n, time, ...) in the units of the training data."""
         if not isinstance(clips, Sequences):
-            clips = Sequences(np.asarray(clips), units=self.units)
+            clips = Sequences.of(np.asarray(clips), units=self.units)
         self.model.eval()
         weight = next(self.model.parameters())
-        chunks = np.split(np.arange(len(clips)), range(CHUNK, len(clips), CHUNK))
-        z = torch.cat([self.model.encode(clips.batch(indices, weight)[0]) for indices in chunks])
+        z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
+        for indices in np.split(np.arange(len(clips)), range(CHUNK, len(clips), CHUNK)):
+            latents = self.model.encode(*clips.batch(indices, weight))
+            z[torch.from_numpy(indices), : latents.shape[1]] = latents
+        mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
         choice = self.settings.spectrum
-        return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], self.units)
+        return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], self.units, mask)
 
     def summary(self) -> dict[str, Any]:
         """What training came to: the frozen operator's spectrum, and the last epoch's figures."""

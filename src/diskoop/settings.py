@@ -33,12 +33,25 @@ Count = Annotated[int, Number, Field(ge=1)]
 Whole = Annotated[int, Number, Field(ge=0)]
 Weight = Annotated[float, Number, Field(ge=0)]
 Positive = Annotated[float, Number, Field(gt=0)]
+Share = Annotated[float, Number, Field(ge=0, lt=1)]
 
 
 class DataSettings(Record):
-    name: str = "puppets"  # a built-in set, or the path of a .npy or .npz file
+    name: str | None = None  # a set that diskoop knows; None is puppets, or the user's own where there is a path
+    path: str | None = None  # the user's own files, or where those of a named set lie
     size: int | None = None  # pixels; None takes the data set's own
     limit: Count | None = None  # train on the first so many sequences only
+    window: Annotated[int, Number, Field(ge=2)] | None = None  # cut clips into so many frames; None decides by kind
+    stride: Count | None = None  # frames from one window to the next; None is the window itself
+    every: Count = 1  # of videos, take every so many-th frame
+    labels: str | None = None  # a CSV with a row for each sequence
+    group: str | None = None  # a label whose values no two splits share; None: one that says who, or "none"
+    id: str | None = None  # of a table that holds many sequences: the column that tells them apart
+    time: str | None = None  # and the one that puts their rows in order
+    test: Share = 0.1  # of the user's own, how much to test on
+    holdout: Share = 0.1  # how much of the rest validates; 0 trains on all of it
+    sa: bool = False  # timit: keep the two sentences that everyone reads
+    skip_bad: bool = False  # leave out what cannot be read, and say so
 
 
 class ModelSettings(Record):
@@ -46,7 +59,7 @@ class ModelSettings(Record):
     h: Count | None = 40  # the decoder's LSTM; None (signals only) makes it as wide as the signal
     width: Count = 32  # channels of the first convolution
     latent: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
-    dropout: Annotated[float, Number, Field(ge=0, lt=1)] = 0.2  # on the latents that are decoded for reconstruction
+    dropout: Share = 0.2  # on the latents that are decoded for reconstruction
     noise: Weight = 0.0  # uniform, added to the latents before the operator is solved
     ridge: Weight = 1e-9  # relative to the Gram matrix's mean diagonal; 0 gives the pseudo-inverse
     scope: Literal["batch", "sequence"] = "batch"  # whom one operator serves while training

@@ -1,34 +1,47 @@
 """A set knows its shape, reads only what is asked for, and refuses what it cannot be."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as some
 
 from diskoop.data import PIXELS, Sequences, Units
-from diskoop.data.sequences import split_rows
+from diskoop.data.sequences import mask_of, split_groups, split_in_order, windows
 from diskoop.errors import InputError
+
+X = np.arange(6 * 4 * 2, dtype=np.float32).reshape(6, 4, 2)
 
 
 @pytest.fixture
 def clips() -> Sequences:
-    x = np.arange(6 * 4 * 2, dtype=np.float32).reshape(6, 4, 2)
-    return Sequences(x, {"kind": np.array([0, 1, 0, 1, 0, 1])}, {"kind": ("calm", "wild")}, units=Units())
+    kinds = {"kind": np.array([0, 1, 0, 1, 0, 1])}
+    return Sequences.of(X, kinds, values={"kind": ("calm", "wild")}, units=Units())
+
+
+def ragged(lengths: list[int]) -> Sequences:
+    frames = np.arange(sum(lengths) * 2, dtype=np.float64).reshape(-1, 2) + 1
+    sizes = np.array(lengths, np.int64)
+    return Sequences(frames, sizes.cumsum() - sizes, np.array(lengths), units=Units(dtype="float64"), name="ragged")
 
 
 def test_selecting_twice_picks_from_the_first_pick(clips: Sequences) -> None:
     few = clips.select([5, 3, 1]).select([2, 0])
     assert few.shape == (2, 4, 2)
-    assert np.array_equal(few.x, clips.source[[1, 5]])
-    assert np.array_equal(few.take([1]), clips.source[[5]])
+    assert np.array_equal(few.x, X[[1, 5]])
+    assert np.array_equal(few.take([1]), X[[5]])
     assert few.labels["kind"].tolist() == [1, 1]
     assert few.label_text(0) == "kind wild"
+    assert [few.clip_name(index) for index in (0, 1)] == ["an array 1", "an array 5"]
 
 
 def test_any_way_of_indexing_selects_the_same(clips: Sequences) -> None:
     wild = clips.select(clips.labels["kind"] == 1)
     assert wild.shape == (3, 4, 2)
-    assert np.array_equal(wild.x, clips.source[[1, 3, 5]])
-    assert np.array_equal(wild.take([-1]), clips.source[[5]])
+    assert np.array_equal(wild.x, X[[1, 3, 5]])
+    assert np.array_equal(wild.take([-1]), X[[5]])
     assert np.array_equal(clips.select(slice(1, None, 2)).x, wild.x)
     with pytest.raises(InputError, match="holds no sequences"):
         clips.select([])
@@ -41,33 +54,147 @@ def test_it_says_what_it_is(clips: Sequences) -> None:
 
 
 def test_batches_come_in_the_models_type_and_units() -> None:
-    pixels = Sequences(np.full((2, 3, 1, 4, 4), 51, dtype=np.uint8))
+    pixels = Sequences.of(np.full((2, 3, 1, 4, 4), 51, dtype=np.uint8))
     for dtype in (torch.float32, torch.float64):
         x, mask = pixels.batch(np.array([1]), torch.zeros(1, dtype=dtype))
         assert x.dtype == dtype
         assert mask is None
         assert torch.allclose(x, torch.tensor(0.2, dtype=dtype))
     exact = np.random.Generator(np.random.PCG64(0)).normal(size=(2, 3, 4))
-    x, _ = Sequences(exact, units=Units(dtype="float64")).batch(np.arange(2), torch.zeros(1, dtype=torch.float64))
+    x, _ = Sequences.of(exact, units=Units(dtype="float64")).batch(np.arange(2), torch.zeros(1, dtype=torch.float64))
     assert np.array_equal(x.numpy(), exact)
 
 
-def test_splits_take_their_turns() -> None:
-    counts = {"train": 5, "val": 2, "test": 3}
-    assert split_rows(counts, "val").tolist() == [5, 6]
-    assert split_rows(counts, "all").tolist() == list(range(10))
+def test_a_large_offset_does_not_eat_the_signal() -> None:
+    """Seconds since 1970 with a wobble: in float32 the wobble would be gone."""
+    wobble = np.random.Generator(np.random.PCG64(0)).normal(size=(2, 3, 1))
+    clips = Sequences.of(wobble + 1.7e9, units=Units(offset=1.7e9, dtype="float64"))
+    x, _ = clips.batch(np.arange(2), torch.zeros(1))
+    assert x.dtype == torch.float32
+    assert np.allclose(x.numpy(), wobble, atol=1e-6)
+    assert np.allclose(clips.units.from_model(x).numpy() - 1.7e9, wobble, atol=1e-6)
 
 
-def test_a_split_shares_the_array(clips: Sequences) -> None:
-    assert clips.select([0, 1]).source is clips.source
+def test_a_split_shares_the_frames(clips: Sequences) -> None:
+    assert clips.select([0, 1]).frames is clips.frames
+    assert np.shares_memory(clips.x, X)
 
 
-def test_masks_follow_their_sequences(clips: Sequences) -> None:
-    mask = np.arange(4) < np.array([[2], [4], [3], [4], [2], [3]])
+def test_padding_is_as_long_as_the_batch_needs_and_masked() -> None:
+    clips = ragged([2, 5, 3])
+    assert clips.shape == (3, 5, 2)
+    assert clips.mask is not None
+    assert clips.mask.sum(1).tolist() == [2, 5, 3]
+    x, mask = clips.batch(np.array([0, 2]), torch.zeros(1, dtype=torch.float64))
+    assert x.shape == (2, 3, 2)
     assert mask is not None
-    masked = Sequences(clips.source, mask=mask, units=Units()).select([4, 2])
-    assert masked.mask is not None
-    assert masked.mask.sum(1).tolist() == [2, 3]
+    assert mask.tolist() == [[True, True, False], [True, True, True]]
+    assert x[0, :2].tolist() == clips.frames[:2].tolist()
+    assert x[0, 2].tolist() == [0, 0]
+    assert clips.batch(np.array([1]), torch.zeros(1))[1] is None
+    assert clips.select([2, 0]).lengths.tolist() == [3, 2]
+    assert clips.x.shape == (3, 5, 2)
+
+
+def test_mask_of() -> None:
+    assert mask_of(np.array([3, 3])) is None
+    mask = mask_of(np.array([1, 2]))
+    assert mask is not None
+    assert mask.tolist() == [[True, False], [True, True]]
+
+
+@given(some.integers(2, 60), some.integers(2, 20), some.integers(1, 20))
+def test_windows_cover_every_frame_and_only_those(length: int, window: int, stride: int) -> None:
+    stride = min(stride, window)
+    cut = windows(length, window, stride)
+    covered = np.zeros(length, int)
+    for begin, size in cut:
+        assert size == min(window, length)
+        assert 0 <= begin <= length - size
+        covered[begin : begin + size] += 1
+    assert covered.min() >= 1
+    assert len(set(cut)) == len(cut)
+
+
+@given(
+    some.lists(some.integers(2, 30), min_size=1, max_size=4), some.integers(2, 12), some.integers(1, 12), some.data()
+)
+def test_stitched_windows_are_the_clips(lengths: list[int], window: int, stride: int, data: some.DataObject) -> None:
+    clips = ragged(lengths)
+    cut = [(i, *at) for i, length in enumerate(lengths) for at in windows(length, window, min(stride, window))]
+    order = data.draw(some.permutations(cut))
+    clip, begin, size = (np.array(column) for column in zip(*order, strict=True))
+    pieces = replace(
+        clips,
+        starts=clips.starts[clip] + begin,
+        lengths=size,
+        clips=clip,
+        offsets=begin,
+        clip_names=[f"clip {i}" for i in range(len(lengths))],
+    )
+    whole = pieces.stitch(pieces.x)
+    assert len(whole) == len(lengths)
+    for i in range(len(lengths)):
+        assert np.allclose(whole[f"clip {i}"], clips.take([i])[0], rtol=1e-15)
+
+
+def test_overlapping_windows_meet_in_the_middle() -> None:
+    clips = replace(ragged([6]), starts=np.array([0, 2]), lengths=np.array([4, 4]))
+    clips = replace(clips, clips=np.array([0, 0]), offsets=np.array([0, 2]))
+    altered = clips.x + np.array([0.0, 10.0])[:, None, None]
+    (whole,) = clips.stitch(altered).values()
+    assert np.array_equal(whole - clips.frames, np.array([[0], [0], [5], [5], [10], [10]]) + np.zeros((6, 2)))
+    pixels = Sequences.of(np.zeros((1, 2, 1, 4, 4), np.uint8))
+    assert pixels.stitch(pixels.x)["an array 0"].dtype == np.uint8
+
+
+def test_a_gap_between_windows_is_named() -> None:
+    clips = replace(ragged([9]), starts=np.array([0, 6]), lengths=np.array([3, 3]))
+    clips = replace(clips, clips=np.array([0, 0]), offsets=np.array([0, 6]))
+    with pytest.raises(InputError, match="no window holds its frame 3, so it cannot be stitched"):
+        clips.stitch(clips.x)
+    with pytest.raises(InputError, match="expected 2 sequences of 3 frames to stitch"):
+        clips.stitch(clips.x[:1])
+
+
+def test_parts(clips: Sequences) -> None:
+    with pytest.raises(InputError, match="an array has no sequences to test on"):
+        clips.part("test")
+    parted = replace(clips, parts=np.array([0, 0, 2, 1, 0, 2], np.int8))
+    assert [parted.count(split) for split in ("train", "val", "test", "all")] == [3, 1, 2, 6]
+    assert np.array_equal(parted.part("test").x, X[[2, 5]])
+    assert parted.part("all") is parted
+    assert parted.part("test").count("test") == 2
+
+
+def test_splits_take_their_turns() -> None:
+    assert split_in_order(10, 3, 0.3).tolist() == [0] * 5 + [1] * 2 + [2] * 3
+    assert split_in_order(10, 3, 0.0).tolist() == [0] * 7 + [2] * 3
+
+
+@given(some.lists(some.integers(0, 9), min_size=3, max_size=60), some.floats(0, 0.4), some.floats(0, 0.4))
+def test_nobody_is_in_two_splits(groups: list[int], holdout: float, test: float) -> None:
+    if len(set(groups)) < 3:
+        return
+    parts = split_groups(np.array(groups), holdout, test)
+    homes = {group: {int(part) for part, of in zip(parts, groups, strict=True) if of == group} for group in groups}
+    assert all(len(home) == 1 for home in homes.values())
+    assert (parts == 0).any()
+    assert (parts == 1).any() == (holdout > 0)
+    assert (parts == 2).any() == (test > 0)
+    assert np.array_equal(parts, split_groups(np.array(groups), holdout, test))
+
+
+def test_a_split_that_was_given_is_kept() -> None:
+    said = np.array([0] * 8 + [2] * 2, np.int8)
+    drawn = split_groups(np.arange(10), 0.25, said=said)
+    assert ((drawn == 2) == (said == 2)).all()
+    assert (drawn == 1).sum() == 2
+    complete = np.array([0, 1, 2], np.int8)
+    assert np.array_equal(split_groups(np.arange(3), 0.1, said=complete), complete)
+    assert split_groups(np.arange(3), 0.0, said=complete).tolist() == [0, 0, 2]
+    with pytest.raises(InputError, match="need 3 sequences"):
+        split_groups(np.array([0, 1]), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -75,24 +202,24 @@ def test_masks_follow_their_sequences(clips: Sequences) -> None:
     [
         ((3, 64, 64, 3), r"got shape \(3, 64, 64, 3\)"),
         ((3, 64), r"got shape \(3, 64\)"),
-        ((3, 1, 5), "1 frame a sequence: dynamics need at least 2"),
+        ((3, 1, 5), "1 frame in sequence 0: dynamics need at least 2"),
     ],
 )
 def test_shapes_that_are_no_sequences_are_named(shape: tuple[int, ...], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        Sequences(np.zeros(shape))
+        Sequences.of(np.zeros(shape))
 
 
-def test_labels_and_masks_of_another_length_are_named() -> None:
+def test_labels_and_lengths_that_do_not_fit_are_named() -> None:
     with pytest.raises(InputError, match=r"label 'kind'.*expected 3 codes, got shape \(2,\)"):
-        Sequences(np.zeros((3, 4, 5)), {"kind": np.zeros(2, dtype=np.int64)}, units=Units())
-    with pytest.raises(InputError, match=r"expected shape \(3, 4\), got \(4, 3\)"):
-        Sequences(np.zeros((3, 4, 5)), mask=np.ones((4, 3), dtype=bool), units=Units())
+        Sequences.of(np.zeros((3, 4, 5)), {"kind": np.zeros(2, dtype=np.int64)}, units=Units())
+    with pytest.raises(InputError, match=r"expected 3 from 1 to 4, got \[2 5 3\]"):
+        Sequences.of(np.zeros((3, 4, 5)), lengths=np.array([2, 5, 3]), units=Units())
 
 
 def test_pixels_that_are_no_bytes_are_named() -> None:
     with pytest.raises(InputError, match=r"expected pixels as uint8 from 0 to 255.*, got float64"):
-        Sequences(np.zeros((2, 3, 1, 4, 4)))
+        Sequences.of(np.zeros((2, 3, 1, 4, 4)))
 
 
 def test_units_there_and_back() -> None:
@@ -101,6 +228,8 @@ def test_units_there_and_back() -> None:
     assert float(PIXELS.to_model(pixels).max()) == 1
     assert torch.equal(PIXELS.from_model(PIXELS.to_model(pixels)), pixels)
     assert PIXELS.from_model(torch.tensor([-0.2, 1.7])).tolist() == [0, 255]
+    deep = Units(scale=4095.0, dtype="uint16")
+    assert deep.from_model(torch.tensor([-1.0, 0.5, 1.0])).tolist() == [0, 2048, 4095]
     per_feature = Units(scale=(2.0, 5.0), offset=(1.0, -1.0), dtype="float64")
     x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
     assert per_feature.to_model(x).tolist() == [[1.0, 1.0]]

@@ -51,8 +51,8 @@ def test_importing_the_library_stays_light() -> None:
         (["train", "spectrum.static=50"], "spectrum.static = 50 exceeds model.k = 40"),
         (["train", "-c", "paper-sprits"], "did you mean 'paper-sprites'?"),
         (["train", "data.name=pupets"], "unknown data set 'pupets'; did you mean 'puppets'?"),
-        (["train", "-c", "paper-sprites"], "unknown data set 'sprites'"),
-        (["train", "data.name=oscillators", "data.size=32"], "oscillators is a signal and has no pixels"),
+        (["train", "-c", "paper-sprites"], "sprites are made from their layer sheets"),
+        (["train", "data.name=oscillators", "data.size=32"], "data.size = 32 means nothing for oscillators"),
         (["train", "--resume", "nowhere"], "no run at 'nowhere'"),
         (["train", "--from", "nowhere"], "no run at 'nowhere'"),
         (["train", "--resume", "nowhere", "model.k=3"], "--resume goes on with a run as it was set up"),
@@ -79,10 +79,10 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], sentence: s
 def test_data_describes_and_draws(tmp_path: Path) -> None:
     answer = diskoop("data", "oscillators", "--json", cwd=tmp_path)
     facts = json.loads(answer.stdout.splitlines()[-1])
-    assert facts["sequences"] == {"train": 1600, "val": 200, "test": 400, "all": 2200}
+    assert facts["sequences"] == {"train": 1620, "val": 180, "test": 400, "all": 2200}
     assert facts["shape"] == [24, 8]
     assert facts["labels"]["mark"] == ["red", "green", "blue"]
-    assert (tmp_path / facts["preview"]).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / facts["preview"][0]).read_bytes().startswith(b"\x89PNG")
     spoken = diskoop("data", "oscillators", "--out", "other.png", cwd=tmp_path).stdout
     assert "  mark: red, green, blue\n" in spoken
     assert (tmp_path / "other.png").exists()
@@ -91,13 +91,9 @@ def test_data_describes_and_draws(tmp_path: Path) -> None:
 
 
 def test_data_alone_lists_the_sets(tmp_path: Path) -> None:
-    assert diskoop("data", cwd=tmp_path).stdout.split() == ["growth", "oscillators", "pendulum", "puppets"]
-    assert json.loads(diskoop("data", "--json", cwd=tmp_path).stdout) == [
-        "growth",
-        "oscillators",
-        "pendulum",
-        "puppets",
-    ]
+    names = ["faces", "growth", "mug", "oscillators", "pendulum", "puppets", "sprites", "timit", "voices"]
+    assert diskoop("data", cwd=tmp_path).stdout.split() == names
+    assert json.loads(diskoop("data", "--json", cwd=tmp_path).stdout) == names
     assert list(tmp_path.iterdir()) == []
 
 

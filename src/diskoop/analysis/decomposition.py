@@ -30,6 +30,7 @@ class Decomposition:
     z: Tensor  # (n, time, k)
     factors: dict[str, Factor]  # "static" and "dynamic", and those that were found
     units: Units
+    mask: Tensor | None = None  # (n, time), true where a frame exists; None: everywhere
 
     def __repr__(self) -> str:
         count, time, k = self.z.shape
@@ -37,7 +38,14 @@ class Decomposition:
 
     @classmethod
     def of(
-        cls, model: KoopmanAutoencoder, operator: Operator, z: Tensor, static: int, order: Order, units: Units
+        cls,
+        model: KoopmanAutoencoder,
+        operator: Operator,
+        z: Tensor,
+        static: int,
+        order: Order,
+        units: Units,
+        mask: Tensor | None = None,
     ) -> "Decomposition":
         spectrum = Spectrum.of(operator.matrix, order)
         chosen = spectrum.static(static)
@@ -45,7 +53,7 @@ class Decomposition:
             "static": Factor.from_modes("static", spectrum, chosen),
             "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
         }
-        return cls(model, operator, spectrum, z, factors, units)
+        return cls(model, operator, spectrum, z, factors, units, mask)
 
     @cached_property
     def coefficients(self) -> Tensor:
@@ -83,20 +91,27 @@ class Decomposition:
     def swap(
         self, what: str | Sequence[str] | Sequence[int], donor: Sequence[int] | NDArray[Any], amount: float = 1.0
     ) -> "Decomposition":
-        """Each sequence with `what` moved towards sequence `donor[i]` of this set; amount 1 replaces it."""
+        """Each sequence with `what` moved towards sequence `donor[i]` of this set; amount 1 replaces it.
+
+        Where they differ in length, what both have is left.
+        """
         givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
         whole = not givers.is_floating_point() and givers.dtype != torch.bool
         if not whole or givers.shape != (len(self.z),) or not ((givers >= 0) & (givers < len(self.z))).all():
             wanted = f"{len(self.z)} donors from 0 to {len(self.z) - 1}, one for each sequence"
             raise InputError(f"expected {wanted}, got {np.asarray(donor)}")
-        return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount))
+        mask = None if self.mask is None else self.mask & self.mask[givers]
+        return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount), mask=mask)
 
     @torch.no_grad()
     def decode(self) -> NDArray[Any]:
-        """(n, time, ...) in the units the sequences came in."""
+        """(n, time, ...) in the units the sequences came in, zero where there is no frame."""
         self.model.eval()
         frames = [self.units.from_model(self.model.decode(some)).cpu() for some in self.z.split(CHUNK)]  # type: ignore[no-untyped-call]
-        return torch.cat(frames).numpy()
+        x = torch.cat(frames).numpy()
+        if self.mask is not None:
+            x[~self.mask.cpu().numpy()] = 0
+        return x
 
 
 def _plain(word: Any) -> Any:

@@ -3,36 +3,71 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from diskoop.data import files
-from diskoop.data.builtin import oscillators, puppets
+from diskoop.data import files, mug, sprites, timit
+from diskoop.data.builtin import faces, oscillators, puppets, voices
 from diskoop.data.sequences import PIXELS, SPLITS, Sequences, Split, Units
 from diskoop.errors import InputError, suggest
+from diskoop.settings import DataSettings, Settings
 
-__all__ = ["PIXELS", "SPLITS", "Sequences", "Split", "Units", "data_names", "load_data"]
+__all__ = ["PIXELS", "SPLITS", "Sequences", "Split", "Units", "data_names", "load_data", "open_data"]
+
+
+class _Set(NamedTuple):
+    """A set that has a name."""
+
+    load: Callable[[DataSettings], Sequences]
+    options: tuple[str, ...]  # the settings it understands, beside `limit`
+
 
 # A new set is one file that draws or reads it, and one line here.
-_LOADERS: dict[str, Callable[[Split, int | None], Sequences]] = {
-    "puppets": puppets.load,
-    **{name: partial(oscillators.load, name) for name in oscillators.NAMES},
+_SETS: dict[str, _Set] = {
+    "puppets": _Set(puppets.load, ("size", "holdout")),
+    "faces": _Set(faces.load, ("size", "holdout", "group")),
+    "voices": _Set(voices.load, ("window", "stride", "holdout")),
+    "sprites": _Set(sprites.load, ("path", "size", "holdout")),
+    "mug": _Set(mug.load, ("path", "size", "holdout", "group", "skip_bad")),
+    "timit": _Set(timit.load, ("path", "window", "stride", "holdout", "test", "group", "sa", "skip_bad")),
+    **{name: _Set(partial(oscillators.load, name), ("holdout",)) for name in oscillators.NAMES},
 }
 
 
 def data_names() -> list[str]:
-    return sorted(_LOADERS)
+    return sorted(_SETS)
 
 
-def load_data(name: str, split: Split = "train", size: int | None = None) -> Sequences:
-    """A built-in set by name, or the user's own by the path of a `.npy` or `.npz` file.
+def load_data(what: str | Path, split: Split = "train", **options: Any) -> Sequences:
+    """One split of a set by its name, or of the user's own by the path of a file or folder.
 
-    `size` is the pixel size that a built-in video is drawn at, None its own.
+    `options` are the keys of a run's `data` section: size=32, window=16, labels="labels.csv", ...
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
-    if Path(name).suffix in files.SUFFIXES:
-        if size is not None:
-            raise InputError(f"data.size = {size} is for built-in video; {name} is taken as it is")
-        return files.load(Path(name), split)
-    if name not in _LOADERS:
-        raise InputError(f"unknown data set {name!r}; {suggest(name, data_names())} (or a .npy or .npz file)")
-    return _LOADERS[name](split, size)
+    return open_data(data_settings(what, **options)).part(split)
+
+
+def data_settings(what: str | Path, **options: Any) -> DataSettings:
+    """Settings for a set's name, or for a path if there is no such set."""
+    named = {"name": what} if what in _SETS or not _looks_like_path(str(what)) else {"path": str(what)}
+    return Settings.of({"data": {**named, **options}}).data
+
+
+def open_data(settings: DataSettings) -> Sequences:
+    """All sequences that `settings` describe, each knowing its split."""
+    if settings.name is None and settings.path is not None:
+        return files.load(settings)
+    name = settings.name or "puppets"
+    if name not in _SETS:
+        own = f"; your own files go to data.path={name}" if _looks_like_path(name) else ""
+        raise InputError(f"unknown data set {name!r}; {suggest(name, data_names())}{own}")
+    understood = {"name", "limit", *_SETS[name].options}
+    for key, field in DataSettings.model_fields.items():
+        given = getattr(settings, key)
+        if key not in understood and given != field.default:
+            raise InputError(f"data.{key} = {given} means nothing for {name}")
+    return _SETS[name].load(settings)
+
+
+def _looks_like_path(text: str) -> bool:
+    return Path(text).exists() or "/" in text or "\\" in text or "." in text

@@ -1,119 +1,175 @@
-"""a user's own arrays"""
+"""a user's own arrays, videos, recordings, tables"""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diskoop.data.sequences import PIXELS, Sequences, Split, Units, split_rows
+from diskoop.data import arrays, sound, tables, videos
+from diskoop.data.assembly import Cut, assemble
+from diskoop.data.clips import SKIP, Gathered, files_below, gather
+from diskoop.data.labels import LABEL_FILES, Labels, code, from_csv, from_csv_in_order, from_folders
+from diskoop.data.scaling import NOT_NUMBERS, measure
+from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
 from diskoop.errors import InputError
+from diskoop.settings import DataSettings
 
-SUFFIXES = (".npy", ".npz")
-CHUNK = 256  # sequences looked at together, so that a set larger than memory can be checked
-
-
-def load(path: Path, split: Split) -> Sequences:
-    """The sequences in a NumPy file: 8 of 10 to train on, one to validate with, one to test, mixed by a fixed seed.
-
-    A `.npy` is memory-mapped. A `.npz` holds the sequences as `x` and, if it likes, a label a sequence in other arrays.
-    """
-    arrays = _read(path)
-    x = arrays.pop("x")
-    count = _check_shape(path, x)
-    labels, values = _labels(arrays, count)
-    tenth = max(1, count // 10)
-    shuffled = np.random.Generator(np.random.PCG64(0)).permutation(count)
-    counts = {"train": count - 2 * tenth, "val": tenth, "test": tenth}
-    units = _units(path, x, np.sort(shuffled[split_rows(counts, "train")]))
-    everything = Sequences(x, labels, values, units=units, name=path.name)
-    return everything.select(np.sort(shuffled[split_rows(counts, split)]))
+KINDS = {
+    "videos": videos.VIDEO_SUFFIXES,
+    "images": videos.IMAGE_SUFFIXES,
+    "recordings": sound.SUFFIXES,
+    "tables": tables.SUFFIXES,
+    "arrays": arrays.SUFFIXES,
+}
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    """Arrays by name; the sequences are `x`."""
-    try:
-        if path.suffix == ".npy":
-            return {"x": np.load(path, mmap_mode="r", allow_pickle=False)}
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise InputError(f"there is no file {str(path)!r}") from None
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        if "allow_pickle" in str(error) or "Python objects" in str(error):
-            raise InputError(f"{path} holds Python objects, not numbers; save a plain array with one dtype") from None
-        raise InputError(f"cannot read {path}: {error}") from None
-    if "x" not in arrays:
-        raise InputError(f"{path} should hold its sequences as 'x', got {', '.join(arrays) or 'nothing'}")
-    return arrays
+CUTS = {"videos": Cut(32, 16), "images": Cut(32, 16), "recordings": Cut(1000, 400), "tables": Cut(512, 128)}
+CUTS["arrays"] = CUTS["tables"]
 
 
-def _check_shape(path: Path, x: NDArray[Any]) -> int:
-    """How many sequences there are, if they are sequences."""
-    if x.dtype.kind not in "uif":
-        raise InputError(f"{path} holds {x.dtype}, wanted numbers")
-    if x.ndim == 4:
-        raise InputError(
-            f"{path} has shape {x.shape}: video is (n, time, channel, height, width), so grey frames need x[:, :, None]"
-        )
-    if x.ndim == 5 and x.shape[2] not in (1, 3) and x.shape[-1] in (1, 3):
-        raise InputError(f"{path} has shape {x.shape}: the channel should come third, so save np.moveaxis(x, -1, 2)")
-    if len(x) < 3:
-        raise InputError(f"{path} has shape {x.shape}: training, validation and test need 3 sequences at least")
-    return len(x)
+def load(settings: DataSettings) -> Sequences:
+    """The sequences at `settings.path`, whatever they are kept in."""
+    assert settings.path is not None
+    path = Path(settings.path).expanduser()
+    if not path.exists():
+        raise InputError(f"there is no file or folder {settings.path!r}")
+    kind, files, notes = _survey(path)
+    _refuse(kind, settings)
+    if kind == "arrays" and path.is_file():
+        return _from_arrays(path, settings)
+    root = path if path.is_dir() else path.parent
+    gathered, units = _gather(kind, root, path, files, settings)
+    labels, kept, more = _labels(path, gathered, settings)
+    gathered = gathered.select(kept)
+    notes = [*notes, *gathered.notes, *more, *labels.notes]
+    everything = assemble(_title(path), gathered, labels, units, settings, CUTS[kind], tuple(notes))
+    listen = (lambda name: sound.read_sound(root / name)) if kind == "recordings" else None
+    return replace(everything, listen=listen)
 
 
-def unused(path: Path) -> dict[str, list[int]]:
-    """The shapes of arrays in a `.npz` that are not one label a sequence, for a person to wonder about."""
-    arrays = _read(path)
-    count = len(arrays.pop("x"))
-    return {name: list(given.shape) for name, given in arrays.items() if given.shape != (count,)}
+def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
+    """One file with all sequences, and perhaps a label for each beside them."""
+    found = arrays.read(path)
+    x = found.x if settings.size in (None, found.x.shape[-1]) else arrays.resized(path, found.x, settings.size)
+    count, time = x.shape[:2]
+    columns: dict[str, Any] = arrays.label_columns(found)
+    notes = [
+        f"{name!r} of shape {given.shape} is no label: one value for each of {count} sequences is wanted"
+        for name, given in found.beside.items()
+        if name not in columns and not arrays.is_naming(found, name)
+    ]
+    lengths = np.full(count, time)
+    if "lengths" in columns:
+        lengths = np.asarray(columns.pop("lengths")).astype(np.int64)
+        if not ((lengths >= 2) & (lengths <= time)).all():
+            raise InputError(f"{path}: the lengths should be from 2 to {time}, got {lengths.min()} to {lengths.max()}")
+    if settings.labels:
+        columns |= from_csv_in_order(Path(settings.labels).expanduser(), count)
+    gathered, scale = Gathered.of(x, lengths), None
+    if x.ndim == 3 or x.dtype != np.uint8:
+        scale = measure(gathered.frames, gathered.starts, lengths, np.ones(count, bool))
+        if len(scale.bad):
+            sentence = f"{path}: sequence {scale.bad[0]} holds {NOT_NUMBERS}"
+            if not settings.skip_bad:
+                raise InputError(f"{sentence}; mend it ({SKIP})")
+            notes.append(f"left out: {len(scale.bad)} sequences with {NOT_NUMBERS}, the first {scale.bad[0]}")
+    units = arrays.pixel_units(path, x, scale) if x.ndim == 5 else Units(features=arrays.feature_names(found))
+    kept = np.setdiff1d(np.arange(count), scale.bad) if scale is not None else np.arange(count)
+    labels = code({name: np.asarray(column)[kept] for name, column in columns.items()})
+    return assemble(_title(path), gathered.select(kept), labels, units, settings, notes=(*notes, *labels.notes))
 
 
-def _labels(arrays: dict[str, NDArray[Any]], count: int) -> tuple[dict[str, NDArray[np.int64]], dict[str, list[str]]]:
-    """Numbers or words, one a sequence -> codes and what they mean. Arrays of another length are something else."""
-    labels, values = {}, {}
-    for name, given in arrays.items():
-        if given.shape != (count,):
+def _title(path: Path) -> str:
+    return path.name or path.resolve().name
+
+
+def _survey(path: Path) -> tuple[str, list[Path], list[str]]:
+    """What kind of thing lies here, in which files, and what else was seen."""
+    found = files_below(path) if path.is_dir() else [path]
+    by_kind: dict[str, list[Path]] = {}
+    others: Counter[str] = Counter()
+    for file in found:
+        if file.parent == path and file.name.lower() in LABEL_FILES:
             continue
-        words, codes = np.unique(given, return_inverse=True)
-        labels[name], values[name] = codes.astype(np.int64), [str(word) for word in words]
-    return labels, values
+        kind = next((kind for kind, suffixes in KINDS.items() if file.suffix.lower() in suffixes), None)
+        if kind is None:
+            others[file.suffix.lower() or file.name] += 1
+        else:
+            by_kind.setdefault(kind, []).append(file)
+    if len(by_kind) == 2 and "tables" in by_kind:  # beside something else a table is a list of it
+        others.update(file.name for file in by_kind.pop("tables"))
+    if not by_kind:
+        known = ", ".join(f"{kind} ({' '.join(suffixes)})" for kind, suffixes in KINDS.items())
+        got = _counted(others) or ("nothing but labels" if found else "nothing")
+        raise InputError(f"{path} holds {got}, wanted {known}")
+    if len(by_kind) > 1:
+        counts = " and ".join(f"{len(files)} {kind}" for kind, files in by_kind.items())
+        raise InputError(f"{path} holds {counts}; point data.path at a folder that holds one kind")
+    kind, files = next(iter(by_kind.items()))
+    return kind, files, [f"ignored: {_counted(others)}, which are no {kind}"] if others else []
 
 
-def _units(path: Path, x: NDArray[Any], train: NDArray[np.int64]) -> Units:
-    """Pixels as they are; a signal's features are scaled to mean 0 and deviation 1 over the training sequences."""
-    if x.ndim == 5 and x.dtype == np.uint8:
-        return PIXELS
-    low, high = _range(path, x)
-    if x.ndim == 5:
-        if low < 0 or high > 1:
-            raise InputError(f"{path} holds {x.dtype} frames from {low:.4g} to {high:.4g}, wanted uint8, or 0 to 1")
-        return Units(dtype=str(x.dtype) if x.dtype.kind == "f" else "float32")
-    if x.ndim != 3:
-        return Units()  # Sequences names the shape
-    total, squares, frames = np.zeros(x.shape[-1]), np.zeros(x.shape[-1]), len(train) * x.shape[1]
-    for start in range(0, len(train), CHUNK):
-        total += x[train[start : start + CHUNK]].sum((0, 1), dtype=np.float64)
-    mean = total / frames
-    for start in range(0, len(train), CHUNK):
-        squares += np.square(x[train[start : start + CHUNK]] - mean).sum((0, 1))
-    spread = np.sqrt(squares / frames)
-    spread[spread == 0] = 1.0  # a feature that never changes
-    return Units(tuple(spread.tolist()), tuple(mean.tolist()), "float64" if x.dtype == np.float64 else "float32")
+def _counted(others: Counter[str]) -> str:
+    return ", ".join(f"{count} {suffix}" for suffix, count in others.most_common(4))
 
 
-def _range(path: Path, x: NDArray[Any]) -> tuple[float, float]:
-    """Smallest and largest value of all; NaN and infinity are named with the sequence they are in."""
-    lows, highs = [], []
-    for start in range(0, len(x), CHUNK):
-        some = np.asarray(x[start : start + CHUNK])
-        sound = np.isfinite(some).reshape(len(some), -1).all(1)
-        if not sound.all():
-            raise InputError(
-                f"{path}: sequence {start + int(np.argmin(sound))} holds NaN or infinity; leave it out or mend it"
-            )
-        lows.append(some.min())
-        highs.append(some.max())
-    return float(min(lows)), float(max(highs))
+def _gather(kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings) -> tuple[Gathered, Units]:
+    """All clips, and the units they are in (a signal's scale follows once it is known who trains)."""
+    size, every = settings.size or 64, settings.every
+    title = _title(path)
+    if kind == "tables":
+        roles = tables.layout(files[0], settings.id, settings.time)
+        if roles.id is not None and len(files) == 1:
+            return _long_table(files[0], roles, settings)
+        gathered = gather(
+            title, files, lambda: tables.table_clips(root, files, roles), tables, vars(roles), settings.skip_bad
+        )
+        return gathered, Units(features=roles.features)
+    find, reader, options, units = {
+        "videos": (lambda: videos.video_clips(root, files, size, every), videos, [size, every], PIXELS),
+        "images": (lambda: videos.frame_folder_clips(root, files, size, every), videos, [size, every], PIXELS),
+        "recordings": (lambda: sound.recording_clips(root, files), sound, [], Units(rate=sound.RATE)),
+        "arrays": (lambda: arrays.array_clips(root, files), arrays, [], PIXELS),
+    }[kind]
+    gathered = gather(title, files, find, reader, options, settings.skip_bad)
+    return gathered, units if gathered.frames.dtype == np.uint8 or units.rate else Units()
+
+
+def _long_table(path: Path, roles: tables.Layout, settings: DataSettings) -> tuple[Gathered, Units]:
+    features: list[str] = []
+
+    def find() -> list[Any]:
+        clips, names = tables.long_table_clips(path, roles)
+        features.extend(names)
+        return clips
+
+    gathered = gather(path.name, [path], find, tables, vars(roles), settings.skip_bad)
+    names = tuple(name for name in roles.features if name not in gathered.labels)
+    assert not features or tuple(features) == names
+    return gathered, Units(features=names)
+
+
+def _refuse(kind: str, settings: DataSettings) -> None:
+    """Settings that mean nothing for this kind are mistakes."""
+    pictures = ("videos", "images", "arrays")
+    for key, kinds in (("size", pictures), ("every", pictures[:2]), ("id", ("tables",)), ("time", ("tables",))):
+        given = getattr(settings, key)
+        if given != DataSettings.model_fields[key].default and kind not in kinds:
+            raise InputError(f"data.{key} = {given} is for {' and '.join(kinds)}, not for {kind}")
+
+
+def _labels(path: Path, gathered: Gathered, settings: DataSettings) -> tuple[Labels, Indices, list[str]]:
+    """Labels of the clips, which clips are kept, and notes: from a CSV, from the files themselves, from folders."""
+    given = Path(settings.labels).expanduser() if settings.labels else None
+    if given is None and path.is_dir():
+        given = next((path / name for name in LABEL_FILES if (path / name).is_file()), None)
+    columns = {**from_folders(gathered.names), **gathered.labels}
+    if given is None:
+        return code(columns), np.arange(len(gathered.names)), []
+    said, kept, notes = from_csv(given, gathered.names, settings.skip_bad)
+    columns = {name: [column[at] for at in kept] for name, column in columns.items()}
+    # Where folders repeat what the CSV says, its name for it is the better one.
+    unsaid = {name: column for name, column in columns.items() if list(column) not in said.values()}
+    return code(unsaid | said), np.array(kept), [f"labels from {given}", *notes]

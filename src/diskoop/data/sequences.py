@@ -1,8 +1,7 @@
-"""what a set of sequences is: array, labels, splits, masks, units"""
+"""what a set of sequences is: frames, labels, splits, masks, units"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,9 @@ from diskoop.errors import InputError
 
 Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "all")
+PARTS = SPLITS[:3]  # what a code in `Sequences.parts` means
+Array = NDArray[Any]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,21 @@ class Units:
     scale: float | tuple[float, ...] = 1.0  # one for all, or one for each feature of a signal
     offset: float | tuple[float, ...] = 0.0
     dtype: str = "float32"
+    features: tuple[str, ...] = ()  # what a table calls its columns
+    rate: int | None = None  # samples a second of the sound whose log spectrogram this is; None: no sound
 
     def to_model(self, x: Tensor) -> Tensor:
         x = x if x.is_floating_point() else x.float()
         return (x - x.new_tensor(self.offset)) / x.new_tensor(self.scale)
 
     def from_model(self, x: Tensor) -> Tensor:
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        x = x.cpu().double() if dtype == torch.float64 else x  # first, or a large offset eats float32's precision
         x = x * x.new_tensor(self.scale) + x.new_tensor(self.offset)
-        if self.dtype == "uint8":
-            return x.round().clamp(0, 255).to(torch.uint8)
-        return x.to(getattr(torch, self.dtype))
+        if dtype.is_floating_point:
+            return x.to(dtype)
+        span = torch.iinfo(dtype)
+        return x.round().clamp(span.min, span.max).to(dtype)
 
 
 PIXELS = Units(scale=255.0, dtype="uint8")
@@ -40,72 +47,112 @@ PIXELS = Units(scale=255.0, dtype="uint8")
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Sequences of one shape. Video is (n, time, channel, height, width) uint8, a signal (n, time, feature)."""
+    """Sequences of frames. A frame of video is (channel, height, width), that of a signal (feature,).
 
-    source: NDArray[Any]  # (N, time, ...), possibly a memory map that a split reads only part of
-    labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # name -> (n,) codes
+    All frames lie end to end in one array, possibly a memory map: sequences of unequal length, windows of long clips
+    and a split that reads only its share are then one thing, a start and a length.
+    """
+
+    frames: Array  # (total, ...)
+    starts: Indices  # (n,) where in `frames` each sequence begins
+    lengths: Indices  # (n,) how many frames it has
+    labels: Mapping[str, Indices] = field(default_factory=dict)  # name -> (n,) codes
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name -> what each code means
-    rows: NDArray[np.int64] | None = None  # (n,) which rows of `source`; None is all of them
-    mask: NDArray[np.bool_] | None = None  # (n, time), true where a frame exists; None: everywhere
     units: Units = PIXELS
     name: str = "an array"
+    parts: NDArray[np.int8] | None = None  # (n,) which of PARTS each belongs to; None: nobody said
+    clips: Indices | None = None  # (n,) which clip each is a window of; None: each is a clip
+    offsets: Indices | None = None  # (n,) at which frame of its clip it begins; None: the first
+    clip_names: Sequence[str] = ()
+    notes: tuple[str, ...] = ()  # what was left out or altered on the way here, in sentences
+    listen: Callable[[str], NDArray[np.float32]] | None = None  # a clip's name -> its sound, where it comes from sound
 
-    def __post_init__(self) -> None:
-        if self.source.ndim not in (3, 5):
+    @classmethod
+    def of(cls, x: Array, labels: Mapping[str, Indices] | None = None, **more: Any) -> "Sequences":
+        """Sequences that have one length, given as an array (n, time, ...)."""
+        name = more.get("name", cls.name)
+        if x.ndim not in (3, 5):
             raise InputError(
                 "expected video (n, time, channel, height, width) or a signal (n, time, feature), "
-                f"got shape {self.source.shape} in {self.name}"
+                f"got shape {x.shape} in {name}"
             )
-        if self.source.shape[1] < 2:
-            raise InputError(
-                f"{self.name} has {self.source.shape[1]} frame a sequence: dynamics need at least 2, "
-                f"got shape {self.source.shape}"
-            )
+        count, time = x.shape[:2]
+        lengths = more.pop("lengths", np.full(count, time))
+        if lengths.shape != (count,) or not ((lengths >= 1) & (lengths <= time)).all():
+            raise InputError(f"the lengths of {name}: expected {count} from 1 to {time}, got {lengths}")
+        return cls(x.reshape(count * time, *x.shape[2:]), np.arange(count) * time, lengths, labels or {}, **more)
+
+    def __post_init__(self) -> None:
         if len(self) == 0:
             raise InputError(f"{self.name} holds no sequences")
-        if self.units.dtype == "uint8" and self.source.dtype != np.uint8:
+        if self.frames.ndim not in (2, 4):
+            raise InputError(
+                f"expected frames (channel, height, width) or (feature,), got {self.frames.shape[1:]} in {self.name}"
+            )
+        if self.lengths.min() < 2:
+            first = int(np.argmin(self.lengths))
+            raise InputError(
+                f"{self.name} has {self.lengths[first]} frame in sequence {first}: dynamics need at least 2"
+            )
+        if self.units.dtype == "uint8" and self.frames.dtype != np.uint8:
             raise InputError(
                 f"{self.name}: expected pixels as uint8 from 0 to 255, or units that say otherwise, "
-                f"got {self.source.dtype}"
+                f"got {self.frames.dtype}"
             )
         for label, codes in self.labels.items():
             if codes.shape != (len(self),):
                 raise InputError(f"label {label!r} of {self.name}: expected {len(self)} codes, got shape {codes.shape}")
-        if self.mask is not None and self.mask.shape != (len(self), self.source.shape[1]):
-            expected = (len(self), self.source.shape[1])
-            raise InputError(f"the mask of {self.name}: expected shape {expected}, got {self.mask.shape}")
 
     def __repr__(self) -> str:
         labels = f", labels {', '.join(self.labels)}" if self.labels else ""
-        return f"Sequences({self.name}: {len(self)} x {tuple(self.shape[1:])} {self.source.dtype}{labels})"
+        return f"Sequences({self.name}: {len(self)} x {tuple(self.shape[1:])} {self.frames.dtype}{labels})"
 
     def __len__(self) -> int:
-        return len(self.source) if self.rows is None else len(self.rows)
+        return len(self.starts)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, time, ...), without reading anything."""
-        return (len(self), *self.source.shape[1:])
+        """(n, time of the longest, ...), without reading anything."""
+        return (len(self), int(self.lengths.max()), *self.frames.shape[1:])
 
     @property
     def is_video(self) -> bool:
-        return self.source.ndim == 5
+        return self.frames.ndim == 4
 
-    @cached_property
-    def x(self) -> NDArray[Any]:
-        """All of it, in memory where `rows` picks from a larger array; `take` reads a few sequences."""
-        return self.source if self.rows is None else self.source[self.rows]
+    @property
+    def mask(self) -> NDArray[np.bool_] | None:
+        """(n, time), true where a frame exists; None where all sequences are as long as the longest."""
+        return mask_of(self.lengths)
 
-    def take(self, indices: NDArray[np.int64] | Sequence[int]) -> NDArray[Any]:
-        """The sequences at `indices`, read when asked for."""
-        return np.asarray(self.source[self._rows[indices]])
+    @property
+    def x(self) -> Array:
+        """All of it, (n, time, ...), zeros behind what is shorter; read now, unless it lies in memory just so."""
+        time = self.shape[1]
+        if np.array_equal(self.starts, self.starts[0] + np.arange(len(self)) * time) and self.mask is None:
+            return self.frames[self.starts[0] : self.starts[-1] + time].reshape(self.shape)
+        return self.take(np.arange(len(self)))
 
-    def batch(self, indices: NDArray[np.int64], weight: Tensor) -> tuple[Tensor, Tensor | None]:
+    def take(self, indices: Indices | Sequence[int]) -> Array:
+        """The sequences at `indices`, read when asked for, zeros behind those that are shorter than the longest."""
+        starts, lengths = self.starts[indices], self.lengths[indices]
+        longest = int(lengths.max()) if len(lengths) else 0
+        native = self.frames.dtype.newbyteorder("=")  # torch takes no other
+        out = np.zeros((len(starts), longest, *self.frames.shape[1:]), native)
+        for row, start, length in zip(out, starts, lengths, strict=True):
+            row[:length] = self.frames[start : start + length]
+        return out
+
+    def batch(self, indices: Indices, weight: Tensor) -> tuple[Tensor, Tensor | None]:
         """Those sequences in the model's units, and their mask, in the type and on the device of its `weight`."""
-        x = torch.from_numpy(self.take(indices))
-        x = x.to(weight.dtype) if x.is_floating_point() else x  # before it moves: MPS has no float64
-        mask = None if self.mask is None else torch.from_numpy(self.mask[indices]).to(weight.device)
-        return self.units.to_model(x.to(weight.device)).to(weight.dtype), mask
+        return self.to_model(self.take(indices), indices, weight)
+
+    def to_model(self, taken: Array, indices: Indices, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same for sequences that were `take`n before."""
+        x = torch.from_numpy(taken)
+        # Fractions are scaled here in their own precision (a large offset would eat float32's), pixels over there.
+        x = self.units.to_model(x).to(weight) if x.is_floating_point() else self.units.to_model(x.to(weight.device))
+        mask = mask_of(self.lengths[indices])
+        return x.to(weight.dtype), None if mask is None else torch.from_numpy(mask).to(weight.device)
 
     def select(self, indices: NDArray[Any] | Sequence[int] | slice) -> "Sequences":
         """A smaller set, by indices, a mask or a slice; nothing is read."""
@@ -116,25 +163,115 @@ class Sequences:
             raise InputError(f"cannot select from {len(self)} sequences: {error}") from None
         return replace(
             self,
-            rows=self._rows[at],
+            starts=self.starts[at],
+            lengths=self.lengths[at],
             labels={name: codes[at] for name, codes in self.labels.items()},
-            mask=None if self.mask is None else self.mask[at],
+            parts=None if self.parts is None else self.parts[at],
+            # Without windows clip i is sequence i, which has a new number from now on.
+            clips=at if self.clips is None else self.clips[at],
+            offsets=None if self.offsets is None else self.offsets[at],
         )
+
+    def count(self, split: Split) -> int:
+        """How many sequences a split has."""
+        if split == "all":
+            return len(self)
+        return 0 if self.parts is None else int((self.parts == PARTS.index(split)).sum())
+
+    def part(self, split: Split) -> "Sequences":
+        """The sequences of one split."""
+        if split == "all":
+            return self
+        if self.parts is None or not self.count(split):
+            raise InputError(f"{self.name} has no sequences to {_PURPOSES[split]}")
+        return self.select(self.parts == PARTS.index(split))
+
+    def clip_name(self, index: int) -> str:
+        """What the clip is called that this sequence is, or is a window of."""
+        clip = index if self.clips is None else int(self.clips[index])
+        return self.clip_names[clip] if len(self.clip_names) else f"{self.name} {clip}"
+
+    def stitch(self, x: Array) -> dict[str, Array]:
+        """Sequences (n, time, ...) that stand for this set's -> whole clips by name; where windows overlap, their mean.
+
+        A clip of which this set holds only some windows comes back from its first to its last one.
+        """
+        if x.shape[:2] != self.shape[:2]:
+            raise InputError(f"expected {self.shape[0]} sequences of {self.shape[1]} frames to stitch, got {x.shape}")
+        clips = np.arange(len(self)) if self.clips is None else self.clips
+        offsets = np.zeros(len(self), np.int64) if self.offsets is None else self.offsets
+        whole = {}
+        for clip in dict.fromkeys(clips.tolist()):
+            members = np.flatnonzero(clips == clip)
+            begins = offsets[members] - offsets[members].min()
+            lengths = self.lengths[members]
+            total = int((begins + lengths).max())
+            sums, times = np.zeros((total, *x.shape[2:])), np.zeros(total)
+            for member, begin, length in zip(members, begins, lengths, strict=True):
+                sums[begin : begin + length] += x[member, :length]
+                times[begin : begin + length] += 1
+            if not times.all():
+                raise InputError(
+                    f"{self.clip_name(int(members[0]))}: no window holds its frame {int(np.argmin(times))}, "
+                    "so it cannot be stitched; select all of a clip's windows, with data.stride <= data.window"
+                )
+            mean = sums / times.reshape(-1, *[1] * (x.ndim - 2))
+            whole[self.clip_name(int(members[0]))] = (np.rint(mean) if x.dtype.kind in "ui" else mean).astype(x.dtype)
+        return whole
 
     def label_text(self, index: int) -> str:
         """`hair bun, action walk left`: what is known of one sequence."""
         known = {name: (self.values.get(name), int(codes[index])) for name, codes in self.labels.items()}
         return ", ".join(f"{name} {code if words is None else words[code]}" for name, (words, code) in known.items())
 
-    @cached_property
-    def _rows(self) -> NDArray[np.int64]:
-        return np.arange(len(self.source)) if self.rows is None else self.rows
+
+_PURPOSES = {"train": "train on", "val": "validate with", "test": "test on"}
 
 
-def split_rows(counts: Mapping[str, int], split: Split) -> NDArray[np.int64]:
-    """Which of the sequences (or characters) 0, 1, ... belong to `split`, when each takes so many in turn."""
-    if split == "all":
-        return np.arange(sum(counts.values()))
-    before = list(counts)[: list(counts).index(split)]
-    start = sum(counts[name] for name in before)
-    return np.arange(start, start + counts[split])
+def mask_of(lengths: Indices) -> NDArray[np.bool_] | None:
+    """(n, longest), true for the first `lengths` frames of each; None where all are equal."""
+    longest = lengths.max()
+    return None if (lengths == longest).all() else np.arange(longest) < lengths[:, None]
+
+
+def windows(length: int, window: int, stride: int) -> list[tuple[int, int]]:
+    """(start, length) of the windows that cover a clip: the last one ends with it, and a short clip is one window."""
+    if length <= window:
+        return [(0, length)]
+    begins = [*range(0, length - window, stride), length - window]
+    return [(begin, window) for begin in begins]
+
+
+def split_in_order(total: int, test: int, holdout: float) -> NDArray[np.int8]:
+    """Which of PARTS each of `total` belongs to: those to train on first, then a share of `holdout`, then `test`."""
+    validating = round(holdout * (total - test))
+    return np.repeat(np.arange(3, dtype=np.int8), [total - test - validating, validating, test])
+
+
+def split_groups(
+    groups: Indices, holdout: float, test: float = 0.1, said: NDArray[np.int8] | None = None
+) -> NDArray[np.int8]:
+    """Which of PARTS each sequence belongs to, (n,). Those of one group (a subject, a clip) are never parted.
+
+    A share `test` of the groups is tested on, and of the others a share of `holdout` validates; each share that is not
+    0 gets a group at least. Where it is `said` who trains and who tests, only what was not said is drawn.
+    """
+    random = np.random.Generator(np.random.PCG64(0))
+    parts = np.zeros(len(groups), np.int8) if said is None else said.copy()
+    if said is None:
+        parts[np.isin(groups, _some(groups, test, random))] = PARTS.index("test")
+    training = parts == PARTS.index("train")
+    if not (parts == PARTS.index("val")).any():
+        parts[training & np.isin(groups, _some(groups[training], holdout, random))] = PARTS.index("val")
+    elif holdout == 0:
+        parts[parts == PARTS.index("val")] = PARTS.index("train")
+    if not (parts == PARTS.index("train")).any():
+        raise InputError(
+            f"training, validation and test need 3 sequences (or groups of them) at least, got {len(np.unique(groups))}"
+        )
+    return parts
+
+
+def _some(groups: Indices, share: float, random: np.random.Generator) -> Indices:
+    shuffled: Indices = random.permutation(np.unique(groups))
+    return shuffled[: max(1, round(share * len(shuffled))) if share else 0]

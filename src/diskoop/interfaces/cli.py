@@ -44,6 +44,7 @@ def common(
     pass
 
 
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and list it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
@@ -63,37 +64,41 @@ def demo(
 
 @app.command()
 def data(
-    name: Annotated[
+    what: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A built-in data set, or a .npy or .npz file; none lists the sets."),
+        typer.Argument(metavar="[NAME|PATH]", help="A set's name, or your own file or folder; nothing lists the sets."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[data.KEY=VALUE]...", help="Settings, such as data.window=16.")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Pixels, for video.")] = None,
+    sheets: Annotated[Path | None, typer.Option(help="For sprites: the folder with the layer sheets.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="A CSV with a row for each sequence.")] = None,
+    skip_bad: SkipBad = False,
     out: Annotated[Path | None, typer.Option(help="Where to draw a preview; by default NAME-1.png here.")] = None,
     count: Annotated[int, typer.Option(min=1, max=200, help="How many sequences the preview shows.")] = 16,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a data set holds; draw a contact sheet."""
-    from diskoop.data import data_names
+    """Say what a data set holds, before anyone trains on it; draw a contact sheet."""
+    from diskoop.data import data_names, data_settings, open_data
     from diskoop.interfaces.describe import describe_data, preview
 
-    if name is None:
+    if what is None:
         print(json.dumps(data_names()) if as_json else "\n".join(data_names()))
         return
-    facts = describe_data(name, size)
-    picture = preview(name, size, count, out or _unused(Path(), Path(name).stem, ".png"))
+    options = parse_overrides(overrides or []).get("data", {})
+    given = {"size": size, "path": sheets, "labels": labels, "skip_bad": skip_bad}
+    options |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value}
+    everything = open_data(data_settings(what, **options))
+    facts = describe_data(everything)
+    files = preview(everything, count, out or _unused(Path(), Path(everything.name).stem, ".png"))
     if as_json:
-        print(json.dumps({**facts, "preview": str(picture)}))
+        print(json.dumps({**facts, "preview": [str(file) for file in files]}))
         return
     for key, value in facts.items():
-        if value == {}:
-            continue
-        if isinstance(value, dict):
-            print(f"{key.replace('_', ' ')}:")
-            for inner, text in value.items():
-                print(f"  {inner}: {_plain(text)}")
-        else:
-            print(f"{key}: {_plain(value)}")
-    print(f"preview: {picture}")
+        for line in _lines(key, value):
+            print(line)
+    print(f"preview: {' and '.join(map(str, files))}")
 
 
 @app.command()
@@ -111,12 +116,13 @@ def train(
     go_on: Annotated[
         Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")
     ] = None,
+    skip_bad: SkipBad = False,
     show: Annotated[bool, typer.Option("--settings", help="Print all settings as YAML and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model; after Ctrl-C, --resume goes on."""
     if go_on is not None:
-        if overrides or config or out or start:
+        if overrides or config or out or start or skip_bad:
             raise InputError(
                 "--resume goes on with a run as it was set up; --from starts a new one with other settings"
             )
@@ -133,10 +139,12 @@ def train(
         if config is not None:
             base = merged(base, read_yaml(config))
         settings = Settings.of(merged(base, parse_overrides(overrides or [])))
+        settings = settings.replaced({"data": {"skip_bad": True}}) if skip_bad else settings
         if show:
             print(settings.to_yaml(), end="")
             return
-        folder = out or _unused(Path("runs"), Path(settings.data.name).stem)
+        title = settings.data.name or Path(settings.data.path or "puppets").resolve().stem
+        folder = out or _unused(Path("runs"), title)
         from diskoop.training import loop
 
         loop.train(settings, folder, start)
@@ -178,8 +186,18 @@ def _fail(sentence: str, code: int) -> None:
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_plain, value)) or "one value"
+        more = f" and {len(value) - 12} more" if len(value) > 12 else ""
+        return ", ".join(map(_plain, value[:12])) + more
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _lines(key: str, value: Any) -> list[str]:
+    """A fact for a person to read."""
+    if key == "notes":
+        return [f"note: {note}" for note in value]
+    if isinstance(value, dict):
+        return [f"{key}:", *(f"  {inner}: {_plain(text)}" for inner, text in value.items())] if value else []
+    return [f"{key.replace('_', ' ')}: {_plain(value)}"]
 
 
 def _unused(folder: Path, name: str, suffix: str = "") -> Path:

@@ -30,7 +30,7 @@ def run_demo(path: Path) -> tuple[Run, Path]:
 
 def draw_demo(run: Run, picture: Path) -> Path:
     """Two pairs of test characters, each given the other's static part, then the other's dynamic part."""
-    clips = load_data("puppets", "test", run.settings.data.size)
+    clips = load_data("puppets", "test", size=run.settings.data.size)
     names = clips.values["action"]
     random = np.random.Generator(np.random.PCG64(4))
     actions = ("walk front", "cheer front", "slash right", "walk left")  # A and B, twice

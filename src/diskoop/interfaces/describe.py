@@ -1,35 +1,60 @@
-"""what a data set holds, in words and in a picture"""
+"""what a data set holds, in words, in a picture and in sound"""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from diskoop.data import SPLITS, files, load_data
+from diskoop.data import SPLITS, Sequences
+from diskoop.data.sound import sound_of, write_wav
 from diskoop.pictures import contact_sheet, save_figure
 
 
-def describe_data(name: str, size: int | None) -> dict[str, Any]:
-    everything = load_data(name, "all", size)
-    beside = files.unused(Path(name)) if Path(name).suffix == ".npz" else {}
+def describe_data(everything: Sequences) -> dict[str, Any]:
+    """Plain facts, as JSON would have them."""
     # A sample says enough about the range, and a large set need not be read for it.
-    seen = everything.take(_spread(len(everything), 256))
-    return {
-        "name": name,
-        "kind": "video (time, channel, height, width)" if everything.is_video else "signal (time, feature)",
-        "sequences": {split: len(load_data(name, split, size)) for split in SPLITS},
+    seen = [everything.take([int(index)]) for index in _spread(len(everything), 256)]
+    facts: dict[str, Any] = {
+        "name": everything.name,
+        "kind": _kind(everything),
+        "sequences": {split: everything.count(split) for split in SPLITS},
         "shape": list(everything.shape[1:]),
-        "type": str(everything.source.dtype),
-        "range": [float(seen.min()), float(seen.max())],
+        "type": str(everything.frames.dtype),
+        "range": [min(float(x.min()) for x in seen), max(float(x.max()) for x in seen)],
         "labels": {label: list(values) for label, values in everything.values.items()},
-        "not_labels": beside,
+        "notes": list(everything.notes),
     }
+    if everything.mask is not None:
+        facts["frames"] = [int(everything.lengths.min()), int(everything.lengths.max())]
+    if everything.units.features:
+        facts["features"] = list(everything.units.features)
+    if everything.clips is not None and len(everything) > (clips := len(np.unique(everything.clips))):
+        facts["windows_of"] = clips
+    return facts
 
 
-def preview(name: str, size: int | None, count: int, path: Path) -> Path:
-    """A contact sheet of `count` sequences spread over the whole set."""
-    everything = load_data(name, "all", size)
-    return save_figure(contact_sheet(everything, [int(i) for i in _spread(len(everything), count)]), path)
+def _kind(everything: Sequences) -> str:
+    if everything.is_video:
+        return "video (time, channel, height, width)"
+    if everything.units.rate is not None:
+        return f"sound at {everything.units.rate} Hz as log spectrograms (time, frequency)"
+    return "signal (time, feature)"
+
+
+def preview(everything: Sequences, count: int, path: Path) -> list[Path]:
+    """A contact sheet of `count` sequences spread over the whole set; of sound, also what the first sounds like."""
+    chosen = [int(index) for index in _spread(len(everything), count)]
+    files = [save_figure(contact_sheet(everything, chosen), path)]
+    if everything.units.rate is not None:
+        files.append(write_wav(path.with_suffix(".wav"), hear(everything, chosen[0])))
+    return files
+
+
+def hear(everything: Sequences, index: int) -> np.ndarray:
+    """Sound made from a sequence's spectrogram, with the phase of the recording where there is one."""
+    (logs,) = everything.take([index])
+    original = None if everything.listen is None else everything.listen(everything.clip_name(index))
+    return sound_of(logs, original, 0 if everything.offsets is None else int(everything.offsets[index]))
 
 
 def _spread(total: int, count: int) -> np.ndarray:

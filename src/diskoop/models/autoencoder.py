@@ -53,9 +53,9 @@ class KoopmanAutoencoder(nn.Module):
         encoder = FrameEncoder(frame[0], frame[1], k, width, latent)
         return cls(encoder, FrameDecoder(frame[0], frame[1], k, h, width), ridge, scope)
 
-    def encode(self, x: Tensor) -> Tensor:
-        """Frames (batch, time, ...) in the model's units -> latents (batch, time, k)."""
-        z: Tensor = self.encoder(x)
+    def encode(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Frames (batch, time, ...) in the model's units -> latents (batch, time, k); `mask`: which exist."""
+        z: Tensor = self.encoder(x) if mask is None else self.encoder(x, mask)
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
 
     def fit(self, z: Tensor, mask: Tensor | None = None) -> Operator:
@@ -68,9 +68,9 @@ class KoopmanAutoencoder(nn.Module):
         with full_precision(z):
             return operator.advance(z[:, :-1])
 
-    def decode(self, z: Tensor) -> Tensor:
+    def decode(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         """Latents (batch, time, k) -> frames (batch, time, ...) in the model's units."""
-        x: Tensor = self.decoder(z)
+        x: Tensor = self.decoder(z) if mask is None else self.decoder(z, mask)
         return x
 
     def forward(self, x: Tensor) -> Tensor:

@@ -34,12 +34,12 @@ class FrameEncoder(nn.Module):
         self.frames = nn.Sequential(*layers)
         self.time = nn.LSTM(k, k, batch_first=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if x.ndim != 5 or tuple(x.shape[2:]) != self.expected:
             wanted = ", ".join(map(str, self.expected))
             raise InputError(f"expected video (batch, time, {wanted}), got {tuple(x.shape)}")
-        codes = self.frames(x.flatten(0, 1))  # (batch * time, k, 1, 1)
-        z: Tensor = self.time(codes.reshape(*x.shape[:2], -1))[0]
+        codes = of_real_frames(self.frames, x, mask).flatten(2)  # (batch, time, k)
+        z: Tensor = self.time(codes)[0]
         return z
 
 
@@ -58,7 +58,20 @@ class FrameDecoder(nn.Module):
         layers += [nn.ConvTranspose2d(before, channels, 4, 2, 1), nn.Sigmoid()]
         self.frames = nn.Sequential(*layers)
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         codes = self.time(z)[0]  # (batch, time, h)
-        x: Tensor = self.frames(codes.flatten(0, 1)[..., None, None])
-        return x.reshape(*z.shape[:2], *x.shape[1:])
+        return of_real_frames(self.frames, codes[..., None, None], mask)
+
+
+def of_real_frames(network: Callable[[Tensor], Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
+    """`network` of each frame of `x` (batch, time, ...), zero where `mask` (batch, time) says there is none.
+
+    Batch norm must not see padding, so padding does not go through the network at all.
+    """
+    if mask is None:
+        y = network(x.flatten(0, 1))
+        return y.reshape(*x.shape[:2], *y.shape[1:])
+    y = network(x[mask])
+    out = y.new_zeros(*x.shape[:2], *y.shape[1:])
+    out[mask] = y
+    return out

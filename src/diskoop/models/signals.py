@@ -13,7 +13,7 @@ class SignalEncoder(nn.Module):
         self.features = features
         self.time = nn.LSTM(features, k, batch_first=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if x.ndim != 3 or x.shape[-1] != self.features:
             raise InputError(f"expected a signal (batch, time, {self.features}), got {tuple(x.shape)}")
         z: Tensor = self.time(x)[0]
@@ -32,6 +32,6 @@ class SignalDecoder(nn.Module):
         self.time = nn.LSTM(k, features if h is None else h, batch_first=True)
         self.out = nn.Identity() if h is None else nn.Linear(h, features)
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         x: Tensor = self.out(self.time(z)[0])
         return x

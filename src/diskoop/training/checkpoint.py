@@ -107,10 +107,10 @@ def load_model(folder: RunFolder, settings: Settings) -> tuple[KoopmanAutoencode
     model = build_model(settings.model, record["frame"])
     model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))
     load_weights(model, weights, folder.model)
-    scale, offset = (
-        tuple(v) if isinstance(v, list) else v for v in (record["units"]["scale"], record["units"]["offset"])
-    )
-    return model, Units(scale, offset, record["units"]["dtype"])
+    units: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in record["units"].items()
+    }
+    return model, Units(**units)
 
 
 def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module) -> None:

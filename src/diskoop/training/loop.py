@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diskoop.data import load_data
+from diskoop.data import open_data
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
@@ -34,6 +34,7 @@ from diskoop.training.checkpoint import (
     save_operator,
 )
 from diskoop.training.estimate import Estimate, clock, estimate
+from diskoop.training.feeding import read_ahead
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.progress import Bar, Reporter
 
@@ -106,7 +107,7 @@ class Training:
         # What a checkpoint must share with this run for resuming to be exact.
         self.origin: dict[str, Any] = {
             "settings": settings.model_dump(),
-            "data": [fingerprint(self.train_set), fingerprint(self.val_set)],
+            "data": [fingerprint(part) for part in (self.train_set, self.val_set) if part is not None],
             "device": self.fabric.device.type,
         }
 
@@ -121,6 +122,8 @@ class Training:
         say, options = self.reporter.say, self.settings.train
         shape = tuple(self.train_set.shape[1:])
         say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.fabric.device}")
+        for note in self.train_set.notes:
+            say(note)
         if self.state.step < self.total:
             say(f"{self.total - self.state.step} steps to go: {self.cost()}")
         with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
@@ -129,7 +132,8 @@ class Training:
         operator = frozen_operator(self.model, self.train_set, options.batch)
         save_operator(self.folder, operator, self.model)
         save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
-        say(f"trained in {clock(sum(row['seconds'] for row in self.state.history))}; the run is in {self.folder.path}")
+        took, waited = (sum(row[what] for row in self.state.history) for what in ("seconds", "waited"))
+        say(f"trained in {clock(took)}, {waited / took:.1%} of it waiting for data; the run is in {self.folder.path}")
 
     def cost(self) -> Estimate:
         """Time and memory for the steps that are left, and the validation between them."""
@@ -151,14 +155,16 @@ class Training:
         began = time.perf_counter() - state.seconds
         epoch = state.step // self.per_epoch
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
+        begins = range(state.step % self.per_epoch * options.batch, self.per_epoch * options.batch, options.batch)
         self.network.train()
-        while state.step < (epoch + 1) * self.per_epoch:
+        waited = 0.0
+        for ready in read_ahead(self.train_set, (order[at : at + options.batch] for at in begins)):
             if asked:
                 state.seconds = time.perf_counter() - began
                 self.save()
                 raise self._interrupted()
-            at = state.step % self.per_epoch * options.batch
-            values = self._step(order[at : at + options.batch])
+            values = self._step(self.train_set.to_model(ready.x, ready.indices, next(self.model.parameters())))
+            waited += ready.waited
             state.step += 1
             state.sums = {name: state.sums.get(name, 0.0) + value for name, value in values.items()}
             bar.step(epoch, state.step, values)
@@ -169,7 +175,7 @@ class Training:
         row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
         row |= {f"train.{name}": value / self.per_epoch for name, value in state.sums.items()}
         row |= {f"val.{name}": value for name, value in self._validate().items()}
-        row["seconds"] = time.perf_counter() - began
+        row["seconds"], row["waited"] = time.perf_counter() - began, waited
         state.history.append(row)
         state.sums, state.seconds = {}, 0.0
         self.save()
@@ -180,12 +186,12 @@ class Training:
         at = f"saved at step {self.state.step} of {self.total}"
         return Stopped(f"{at}; {self.again} goes on from there")
 
-    def _step(self, indices: NDArray[np.int64]) -> dict[str, float]:
+    def _step(self, batch: tuple[Tensor, Tensor | None]) -> dict[str, float]:
         options = self.settings.train
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(options, self.state.step, self.total)
         try:
-            terms: Terms = self.network(*self._batch(self.train_set, indices), self._generator(self.state.step))
+            terms: Terms = self.network(*batch, self._generator(self.state.step))
         except InputError as error:  # the data was sound when the run began, so it is the weights that are not
             raise self._diverged(str(error)) from None
         self.optimizer.zero_grad()
@@ -207,17 +213,22 @@ class Training:
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
-        """Mean terms over the validation set: no dropout, blur or noise, and batch norm as in use."""
+        """Mean terms over the validation frames: no dropout, blur or noise, and batch norm as in use."""
+        if self.val_set is None:
+            return {}
         self.network.eval()
         sums: dict[str, float] = {}
         for indices in self._validation_batches():
             terms: Terms = self.network(*self._batch(self.val_set, indices), self._generator(0))
+            frames = int(self.val_set.lengths[indices].sum())
             for name, value in terms._asdict().items():
-                sums[name] = sums.get(name, 0.0) + float(value) * len(indices)
-        return {name: value / len(self.val_set) for name, value in sums.items()}
+                sums[name] = sums.get(name, 0.0) + float(value) * frames
+        return {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
 
     def _validation_batches(self) -> list[NDArray[np.int64]]:
         """Mixed, though always alike: neighbours in a set are often of one kind, and excite few static modes."""
+        if self.val_set is None:
+            return []
         count = len(self.val_set)
         order = np.random.Generator(np.random.PCG64(0)).permutation(count)
         return np.array_split(order, math.ceil(count / self.settings.train.batch))
@@ -238,7 +249,7 @@ def frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch: int) -> O
     moments = None
     for indices in np.array_split(np.arange(len(data)), math.ceil(len(data) / batch)):
         x, mask = data.batch(indices, next(model.parameters()))
-        part = Moments.of(model.encode(x), mask)
+        part = Moments.of(model.encode(x, mask), mask)
         moments = part if moments is None else moments + part
     assert moments is not None  # a set is never empty
     return replace(moments.solve(model.ridge), source=f"{data.name}, {len(data)} training sequences")
@@ -270,17 +281,15 @@ def start_fabric(options: TrainSettings) -> "Fabric":
     return Fabric(accelerator=options.device, devices=1, precision=PRECISIONS[options.precision])  # type: ignore[arg-type]
 
 
-def _sets(settings: Settings) -> tuple[Sequences, Sequences]:
-    data = settings.data
-    train_set, val_set = (load_data(data.name, split, data.size) for split in ("train", "val"))
-    if data.limit is not None:
-        train_set = train_set.select(np.arange(min(data.limit, len(train_set))))
+def _sets(settings: Settings) -> tuple[Sequences, Sequences | None]:
+    """What to train on, and what to validate with unless all is trained on."""
+    everything = open_data(settings.data)
+    train_set = everything.part("train")
+    val_set = everything.part("val") if everything.count("val") else None
+    if (limit := settings.data.limit) is not None:
+        train_set = train_set.select(np.arange(min(limit, len(train_set))))
     if settings.train.blur and not train_set.is_video:
-        raise InputError(f"train.blur = true is for video, but {data.name} is a signal")
-    if train_set.is_video and train_set.mask is not None:
-        raise InputError(
-            f"{data.name}: video of unequal length cannot be trained on; cut it into windows of one length"
-        )
+        raise InputError(f"train.blur = true is for video, but {train_set.name} is a signal")
     return train_set, val_set
 
 

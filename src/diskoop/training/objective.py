@@ -65,15 +65,15 @@ class Objective(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> Terms:
         """`x` (batch, time, ...) in the model's units; `mask` (batch, time) or None; every draw is `generator`'s."""
         model, loss = self.model, self.settings.loss
-        z = model.encode(self._blurred(x, generator))
+        z = model.encode(self._blurred(x, generator), mask)
         z = self._noisy(z, generator)
         operator = model.fit(z, mask)
         ahead = model.predict(z, operator)
         spectral = self._spectral(operator)
         later = None if mask is None else mask[:, :-1] & mask[:, 1:]
-        rec = self._distance(model.decode(self._dropped(z, generator)), x, mask)
+        rec = self._distance(model.decode(self._dropped(z, generator), mask), x, mask)
         pred_z = self._distance(ahead, z[:, 1:], later)
-        pred_x = self._distance(model.decode(ahead), x[:, 1:], later)
+        pred_x = self._distance(model.decode(ahead, later), x[:, 1:], later)
         cycle = self._cycle(z, spectral, mask) if loss.cycle else torch.zeros_like(rec)
         stat, dyn = spectral.static.to(rec), spectral.dynamic.to(rec)
         total = (
@@ -99,8 +99,9 @@ class Objective(nn.Module):
         """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
         with full_precision(z):
             swapped = swap(z, z.roll(1, dims=0), Factor.from_modes("static", spectral.spectrum, spectral.chosen))
-        again = self.model.encode(self.model.decode(swapped))
-        return self._distance(again, swapped.detach(), None if mask is None else mask & mask.roll(1, dims=0))
+        both = None if mask is None else mask & mask.roll(1, dims=0)
+        again = self.model.encode(self.model.decode(swapped, both), both)
+        return self._distance(again, swapped.detach(), both)
 
     def _distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
         """Squared distance over the frames that exist: a mean over elements, or the text's sum over features."""

@@ -56,7 +56,8 @@ class Bar:
         self.progress.update(self.task, completed=done, description=f"{epoch + 1}/{self.epochs}")
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        means = {name[4:]: value for name, value in row.items() if name.startswith("val.")}
+        prefix = "val." if "val.total" in row else "train."  # a run that trains on everything has nothing else
+        means = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         text = f"epoch {row['epoch']}/{self.epochs}: {describe(means)} ({row['seconds']:.0f} s)"
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 

@@ -44,8 +44,8 @@ def test_it_is_drawn_once_and_read_back_mapped(cache: Path) -> None:
     drawn = files[0].stat().st_mtime_ns
     again = load_data("puppets", "train", size=32)
     assert files[0].stat().st_mtime_ns == drawn
-    assert isinstance(again.source, np.memmap)
-    assert not again.source.flags.writeable
+    assert isinstance(again.frames, np.memmap)
+    assert not again.frames.flags.writeable
     assert np.array_equal(first.take([7]), again.take([7]))
 
 

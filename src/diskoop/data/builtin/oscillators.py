@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.sequences import Sequences, Split, Units, split_rows
+from diskoop.data.sequences import Sequences, Units, split_in_order
 from diskoop.errors import InputError
+from diskoop.settings import DataSettings
 
 Array = NDArray[Any]
-COUNTS: dict[str, int] = {"train": 1600, "val": 200, "test": 400}
+TOTAL, TEST = 2200, 400
 QUARTERS = ("east", "north", "west", "south")  # where a motion starts on its circle
 
 
@@ -82,16 +83,13 @@ def truth(name: str) -> Truth:
     return Truth(unmix @ blocks @ mixing, projectors, static)
 
 
-def load(name: str, split: Split, size: int | None = None) -> Sequences:
-    if size is not None:
-        raise InputError(f"data.size = {size}, but {name} is a signal and has no pixels")
-    total = sum(COUNTS.values())
+def load(name: str, settings: DataSettings) -> Sequences:
     random = np.random.Generator(np.random.PCG64(20230501))
     make: Callable[..., tuple[Array, dict[str, Array], dict[str, tuple[str, ...]]]]
     make = _pendulum if name == "pendulum" else _linear
-    x, labels, values = make(name, total, random)
-    everything = Sequences(x, labels, values, units=Units(dtype=str(x.dtype)), name=name)
-    return everything.select(split_rows(COUNTS, split))
+    x, labels, values = make(name, TOTAL, random)
+    parts = split_in_order(TOTAL, TEST, settings.holdout)
+    return Sequences.of(x, labels, values=values, units=Units(dtype=str(x.dtype)), name=name, parts=parts)
 
 
 def _linear(name: str, count: int, random: np.random.Generator) -> tuple[Array, dict[str, Array], dict[str, Any]]:

@@ -3,27 +3,28 @@
 import numpy as np
 
 from diskoop.data.builtin import puppet_art as art
-from diskoop.data.builtin.cache import drawn_once
-from diskoop.data.sequences import Sequences, Split, split_rows
+from diskoop.data.cache import digest, drawn_once
+from diskoop.data.sequences import Sequences, split_in_order
 from diskoop.errors import InputError
+from diskoop.settings import DataSettings
 
-CHARACTERS = {"train": 900, "val": 100, "test": 296}  # no character in two splits
+TEST = 296  # of the 1296 characters; none is in two splits
 
 
-def load(split: Split, size: int | None = None) -> Sequences:
-    size = 64 if size is None else size
+def load(settings: DataSettings) -> Sequences:
+    size = settings.size or 64
     if size not in art.SIZES:
         raise InputError(f"puppets are drawn at {' or '.join(map(str, art.SIZES))} pixels, got data.size = {size}")
     labels = art.labels()
-    count = len(labels["action"])
-    shape = (count, art.FRAMES, 3, size, size)
-    x = drawn_once("puppets", art, size, shape, lambda out, advance: art.draw(size, out, advance))
-    everything = Sequences(x, labels, art.FACTORS, name="puppets")
-    return everything.select(_rows(split, count))
+    shape = (len(labels["action"]), art.FRAMES, 3, size, size)
+    x = drawn_once(f"puppets-{size}", digest(art), shape, lambda out, advance: art.draw(size, out, advance))
+    parts = _parts(shape[0], settings.holdout)
+    return Sequences.of(x, labels, values=art.FACTORS, name="puppets", parts=parts)
 
 
-def _rows(split: Split, count: int) -> np.ndarray:
+def _parts(count: int, holdout: float) -> np.ndarray:
     actions = len(art.FACTORS["action"])
-    shuffled = np.random.Generator(np.random.PCG64(1296)).permutation(count // actions)
-    characters = np.sort(shuffled[split_rows(CHARACTERS, split)])
-    return (characters[:, None] * actions + np.arange(actions)).ravel()
+    characters = np.random.Generator(np.random.PCG64(1296)).permutation(count // actions)
+    parts = np.empty(len(characters), np.int8)
+    parts[characters] = split_in_order(len(characters), TEST, holdout)
+    return np.repeat(parts, actions)

@@ -1,0 +1,234 @@
+"""arrays in .npy, .npz and HDF5 files, mapped where they lie or streamed into the cache"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from diskoop.data.cache import digest, drawn_once, mapped
+from diskoop.data.clips import Blocks, Clip, decoding
+from diskoop.data.scaling import Scale
+from diskoop.data.sequences import PIXELS, Units
+from diskoop.data.videos import square
+from diskoop.errors import InputError
+from diskoop.storage import cache_folder, whole_file
+
+HDF5 = (".h5", ".hdf5", ".hdf")
+SUFFIXES = (".npy", ".npz", *HDF5)
+SMALL = 2**28  # bytes of a .npz that are simply read
+LIKELY_PIXELS = (16, 28, 32, 48, 64, 96, 128, 224, 256)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """What one file holds."""
+
+    x: NDArray[Any]  # the sequences, perhaps a memory map
+    beside: dict[str, NDArray[Any]]  # everything else
+
+
+def read(path: Path) -> Arrays:
+    """Sequences and what lies beside them, from one file; nothing is unpickled."""
+    beside: dict[str, NDArray[Any]]
+    with _opening(path):
+        if path.suffix.lower() == ".npy":
+            x, beside = np.load(path, mmap_mode="r", allow_pickle=False), {}
+        elif path.suffix.lower() == ".npz":
+            x, beside = _from_npz(path)
+        else:
+            x, beside = _from_hdf5(path)
+    check(path, x)
+    # Sequences in Fortran order do not lie in one piece each.
+    return Arrays(x if x.flags.c_contiguous else _streamed(path, x), beside)
+
+
+def array_clips(root: Path, files: list[Path]) -> list[Clip]:
+    """A clip for each `.npy` file: (time, feature) or (time, channel, height, width)."""
+    return [Clip(file.relative_to(root).as_posix(), lambda file=file: _clip(file)) for file in files]  # type: ignore[misc]
+
+
+def _clip(file: Path) -> Blocks:
+    with _opening(file):
+        x = np.load(file, mmap_mode="r", allow_pickle=False)
+    if x.ndim not in (2, 4):
+        raise InputError(
+            f"{file} has shape {x.shape}: in a folder of arrays each is one sequence, (time, feature) or "
+            "(time, channel, height, width)"
+        )
+    _check_numbers(file, x)
+    if x.ndim == 4 and x.dtype != np.uint8:
+        raise InputError(f"{file} holds {x.dtype} frames, wanted uint8 from 0 to 255")
+    at_once = max(1, 2**24 // max(1, int(np.prod(x.shape[1:]))))
+    for begin in range(0, len(x), at_once):
+        block = np.asarray(x[begin : begin + at_once])
+        yield block if x.ndim == 4 else block.astype(np.float64)
+
+
+NAMES_OF_FEATURES = ("channels", "features", "columns")
+
+
+def label_columns(found: Arrays) -> dict[str, NDArray[Any]]:
+    """Arrays with one entry a sequence, in the words of `NAME_names` where there are some."""
+    columns = {name: given for name, given in found.beside.items() if given.shape == (len(found.x),)}
+    for name, codes in columns.items():
+        words = found.beside.get(f"{name}_names")
+        if words is not None and codes.dtype.kind in "ui" and codes.min() >= 0 and codes.max() < len(words):
+            columns[name] = words[codes]
+    return columns
+
+
+def feature_names(found: Arrays) -> tuple[str, ...]:
+    """What the features are called, if the file says so."""
+    given = [found.beside[name] for name in NAMES_OF_FEATURES if is_naming(found, name)]
+    return tuple(map(str, given[0])) if given else ()
+
+
+def is_naming(found: Arrays, name: str) -> bool:
+    """Whether an array beside the sequences names features, or the values of a label."""
+    given = found.beside.get(name)
+    names_features = name in NAMES_OF_FEATURES and given is not None and given.shape == found.x.shape[2:]
+    return names_features or (name.endswith("_names") and name.removesuffix("_names") in found.beside)
+
+
+def resized(path: Path, x: NDArray[Any], size: int) -> NDArray[Any]:
+    """Video (n, time, channel, height, width) of bytes at another size, in the cache."""
+    if x.ndim != 5 or x.dtype != np.uint8 or x.shape[2] not in (1, 3):
+        raise InputError(f"data.size = {size} resizes uint8 video of 1 or 3 channels, {path} has {x.dtype} {x.shape}")
+
+    def resize(out: NDArray[Any], advance: Any) -> None:
+        for clip, small in zip(x, out, strict=True):
+            for frame, place in zip(np.moveaxis(clip, 1, -1), small, strict=True):
+                image = square(Image.fromarray(frame.squeeze(-1) if frame.shape[-1] == 1 else frame), size)
+                place[:] = np.moveaxis(np.asarray(image).reshape(size, size, -1), -1, 0)
+            advance(1)
+
+    return drawn_once(path.stem, _key(path, size), (*x.shape[:3], size, size), resize)
+
+
+def pixel_units(path: Path, x: NDArray[Any], scale: Scale | None) -> Units:
+    """What white is: 255, the largest number of so many bits, or 1."""
+    if scale is None:
+        return PIXELS
+    if x.dtype.kind == "f" or scale.high <= 1:
+        if scale.low < 0 or scale.high > 1:
+            raise InputError(
+                f"{path} holds {x.dtype} frames from {scale.low:.4g} to {scale.high:.4g}, wanted uint8, uint16, or "
+                "0 to 1"
+            )
+        return Units(dtype="float64" if x.dtype == np.float64 else "float32")
+    if x.dtype != np.uint16:
+        raise InputError(f"{path} holds {x.dtype} frames up to {scale.high:.4g}, wanted uint8, uint16, or 0 to 1")
+    white = 2 ** max(8, int(scale.high).bit_length()) - 1  # 10, 12 and 14 bits come in uint16 too
+    return Units(scale=float(white), dtype="uint16")
+
+
+def _key(path: Path, *more: Any) -> str:
+    facts = path.stat()
+    return digest(str(path.resolve()), facts.st_size, facts.st_mtime_ns, *more)
+
+
+def check(path: Path, x: NDArray[Any]) -> None:
+    """An InputError unless these are sequences."""
+    _check_numbers(path, x)
+    if x.ndim == 4:
+        raise InputError(
+            f"{path} has shape {x.shape}: video is (n, time, channel, height, width), so grey frames need "
+            "x[:, :, None] and one clip alone x[None]"
+        )
+    if x.ndim == 3 and x.dtype == np.uint8 and x.shape[1] == x.shape[2] and x.shape[2] in LIKELY_PIXELS:
+        raise InputError(
+            f"{path} has shape {x.shape} and type uint8, which looks like images: video is (n, time, channel, height, "
+            "width), so one grey clip needs x[None, :, None]; a signal is saved as floats"
+        )
+    if x.ndim not in (3, 5):
+        raise InputError(
+            f"{path} has shape {x.shape}, wanted video (n, time, channel, height, width) or a signal (n, time, feature)"
+        )
+    if x.ndim == 5 and x.shape[2] not in (1, 3) and x.shape[-1] in (1, 3):
+        raise InputError(f"{path} has shape {x.shape}: the channel should come third, so save np.moveaxis(x, -1, 2)")
+    if 0 in x.shape:
+        raise InputError(f"{path} has shape {x.shape} and holds nothing")
+
+
+def _check_numbers(path: Path, x: NDArray[Any]) -> None:
+    if x.dtype.kind not in "uif":
+        raise InputError(f"{path} holds {x.dtype}, wanted numbers")
+
+
+def _from_npz(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    with np.load(path, allow_pickle=False) as file:
+        name = _name_of_sequences(path, dict.fromkeys(file.files))
+        beside = {other: file[other] for other in file.files if other != name}
+        with ZipFile(path) as archive:
+            member = f"{name}.npy"
+            if archive.getinfo(member).file_size <= SMALL:
+                return file[name], beside
+            # Unpacked on disk and mapped: it may be larger than memory.
+            unpacked = cache_folder() / f"{path.stem}-{_key(path, name)}.npy"
+            if not unpacked.exists():
+                with whole_file(unpacked) as temporary, archive.open(member) as packed, temporary.open("wb") as out:
+                    shutil.copyfileobj(packed, out, 2**20)
+            return mapped(unpacked), beside
+
+
+def _from_hdf5(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    try:
+        import h5py
+    except ImportError:
+        raise InputError(f"reading {path} takes h5py: pip install 'diskoop[hdf5]'") from None
+    found: dict[str, Any] = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
+        name = _name_of_sequences(path, {name: item.ndim for name, item in found.items()})
+        beside = {other: np.asarray(item) for other, item in found.items() if other != name and item.dtype.kind != "O"}
+        beside |= {
+            other: np.asarray(item.asstr())
+            for other, item in found.items()
+            if other != name and h5py.check_string_dtype(item.dtype)
+        }
+        source = found[name]
+        check(path, source)
+        if source.id.get_offset() is not None:  # one piece, not compressed
+            return np.memmap(path, source.dtype, "r", source.id.get_offset(), source.shape), beside
+        return _streamed(path, source), beside
+
+
+def _streamed(path: Path, source: Any) -> NDArray[Any]:
+    """A copy in the cache, a few sequences at a time."""
+    at_once = max(1, 2**26 // max(1, int(np.prod(source.shape[1:])) * source.dtype.itemsize))
+
+    def copy(out: NDArray[Any], advance: Any) -> None:
+        for begin in range(0, len(out), at_once):
+            out[begin : begin + at_once] = source[begin : begin + at_once]
+            advance(at_once)
+
+    return drawn_once(path.stem, _key(path, str(source.dtype)), source.shape, copy, source.dtype)
+
+
+def _name_of_sequences(path: Path, ranks: dict[str, int | None]) -> str:
+    """`x`, or the only array there is, or the only one with as many axes as sequences have."""
+    if "x" in ranks:
+        return "x"
+    likely = [name for name, rank in ranks.items() if rank is not None and rank >= 3]
+    for few in (list(ranks), likely):
+        if len(few) == 1:
+            return few[0]
+    raise InputError(f"{path} should hold its sequences as 'x', got {', '.join(ranks) or 'nothing'}")
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    with decoding(path, "array"):
+        try:
+            yield
+        except ValueError as error:
+            if "allow_pickle" not in str(error) and "Python objects" not in str(error):
+                raise
+            raise InputError(f"{path} holds Python objects, not numbers; save a plain array with one dtype") from None

@@ -1,0 +1,114 @@
+"""Labels from folders, CSV files and arrays."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diskoop import load_data
+from diskoop.data.labels import code, from_folders
+from diskoop.errors import InputError
+from tests.data.media import tone, write_csv, write_sound
+
+
+def test_codes_follow_the_natural_order_of_values() -> None:
+    labels = code({"n": ["10", "9", "10"], "w": ["b", "a", "a"], "f": np.array([2.0, 1.0, 2.0])})
+    assert labels.values == {"n": ("9", "10"), "w": ("a", "b"), "f": ("1", "2")}
+    assert labels.codes["n"].tolist() == [1, 0, 1]
+    assert labels.parts is None
+
+
+def test_what_says_nothing_about_kinds_is_no_label() -> None:
+    labels = code({"name": ["a", "b", "c"], "seconds": ["1.5", "1.5", "2"], "kind": ["x", "x", "y"]})
+    assert list(labels.codes) == ["kind"]
+    assert labels.notes == (
+        "'name' is no label: 3 sequences have 3 different values",
+        "'seconds' is no label: it holds measurements such as 1.5",
+    )
+
+
+def test_a_split_is_no_label_but_a_split() -> None:
+    labels = code({"split": ["train", "Test", "dev", "training"]})
+    assert labels.parts is not None
+    assert labels.parts.tolist() == [0, 2, 1, 0]
+    assert labels.codes == {}
+    assert list(code({"split": ["left", "right", "left"]}).codes) == ["split"]
+
+
+def test_folders_are_labels() -> None:
+    assert from_folders(["a.wav", "b.wav"]) == {}
+    assert from_folders(["x/a.wav", "y/a.wav"]) == {"folder": ["x", "y"]}
+    assert from_folders(["all/x/1/a", "all/y/2/a"]) == {"folder": ["x", "y"], "folder2": ["1", "2"]}
+    assert from_folders(["train/x/a", "test/y/a"]) == {"split": ["train", "test"], "folder": ["x", "y"]}
+    assert from_folders(["x/a", "b"]) == {}
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    for number in range(6):
+        write_sound(tmp_path / ("anna" if number < 3 else "bert") / f"{number}.wav", tone(0.2, 200 + 20 * number))
+    return tmp_path
+
+
+@pytest.mark.parametrize("names", ["{who}/{n}.wav", "{who}/{n}", "{n}.wav", "{n}", "{who}\\{n}.wav"])
+def test_a_csv_finds_its_clips_by_any_name(names: str, recordings: Path) -> None:
+    rows = [names.format(who="anna" if n < 3 else "bert", n=n) for n in (5, 0, 3, 1, 4, 2)]
+    write_csv(recordings / "labels.csv", {"file": rows, "parity": [n % 2 for n in (5, 0, 3, 1, 4, 2)]})
+    clips = load_data(recordings, "all")
+    assert clips.values["parity"] == ("0", "1")
+    assert clips.labels["parity"].tolist() == [int(Path(clips.clip_name(i)).stem) % 2 for i in range(6)]
+    assert clips.values["folder"] == ("anna", "bert")
+
+
+def test_a_csv_names_folders_better_and_splits(recordings: Path, tmp_path: Path) -> None:
+    columns = {
+        "file": [f"{n}.wav" for n in range(6)],
+        "speaker": ["anna"] * 3 + ["bert"] * 3,
+        "split": ["train", "train", "test"] * 2,
+    }
+    elsewhere = write_csv(tmp_path / "elsewhere" / "mine.csv", columns)
+    clips = load_data(recordings, "all", labels=str(elsewhere))
+    assert list(clips.labels) == ["speaker"]
+    assert [Path(clips.part("test").clip_name(i)).stem for i in range(2)] == ["2", "5"]
+    assert clips.count("val") == 1
+    assert "ignored: 1 mine.csv, which are no recordings" in load_data(recordings, "all").notes
+
+
+def test_rows_that_are_missing_or_too_many_are_named_or_skipped(recordings: Path) -> None:
+    path = write_csv(recordings / "labels.csv", {"file": [0, 1, 2, 3], "kind": "abab"})
+    with pytest.raises(InputError, match=r"labels\.csv has no row for bert/4\.wav, bert/5\.wav; mend it \(--skip-bad"):
+        load_data(recordings)
+    clips = load_data(recordings, "all", skip_bad=True)
+    assert len(clips) == 4
+    assert any("has no row for bert/4.wav, bert/5.wav" in note for note in clips.notes)
+    write_csv(path, {"file": range(9), "kind": "ababababa"})
+    with pytest.raises(InputError, match="has rows for clips that are not there: 6, 7, 8; mend it"):
+        load_data(recordings)
+    assert len(load_data(recordings, "all", skip_bad=True)) == 6
+    write_csv(path, {"file": [0, 1, 2, 3, 4, 5, 5], "kind": "abababa"})
+    with pytest.raises(InputError, match=r"has two rows for bert/5\.wav"):
+        load_data(recordings)
+    write_csv(path, {"file": ["x", "y"], "kind": "ab"})
+    with pytest.raises(InputError, match=r"no row names a clip; its first column 'file' begins with 'x', wanted names"):
+        load_data(recordings)
+    path.write_text("file,kind\n0,a,b\n")
+    with pytest.raises(InputError, match="has 3 cells in line 2 where its first line names 2"):
+        load_data(recordings)
+    path.write_text("file,kind\n")
+    with pytest.raises(InputError, match="holds no rows of labels"):
+        load_data(recordings)
+    path.unlink()
+    with pytest.raises(InputError, match=r"there is no file 'gone\.csv' with labels"):
+        load_data(recordings, labels="gone.csv")
+
+
+def test_labels_of_an_array_come_in_its_order(tmp_path: Path) -> None:
+    x = np.random.Generator(np.random.PCG64(0)).normal(size=(6, 4, 2))
+    np.save(tmp_path / "x.npy", x)
+    path = write_csv(tmp_path / "mine.csv", {"kind": list("abcabc"), "number": range(6)})
+    clips = load_data(tmp_path / "x.npy", "all", labels=str(path))
+    assert [clips.label_text(i) for i in range(3)] == ["kind a", "kind b", "kind c"]
+    for rows in (5, 7):
+        write_csv(path, {"kind": ["a"] * rows})
+        with pytest.raises(InputError, match=rf"mine\.csv has {rows} rows of labels for 6 sequences: one row each"):
+            load_data(tmp_path / "x.npy", labels=str(path))

@@ -1,0 +1,54 @@
+"""One pass over chunks gives what numpy gives over the whole."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from diskoop.data import scaling
+from diskoop.data.scaling import measure, signal_units
+
+
+@given(
+    some.lists(some.integers(1, 9), min_size=1, max_size=8),
+    some.integers(0, 2**32 - 1),
+    some.sampled_from([1e-3, 1.0, 1e6]),
+    some.integers(1, 400),
+)
+def test_mean_and_deviation_are_numpys(lengths: list[int], seed: int, offset: float, chunk: int) -> None:
+    random = np.random.Generator(np.random.PCG64(seed))
+    frames = random.normal(size=(sum(lengths) + 4, 3)) * [1, 50, 0] + offset
+    sizes = np.array(lengths, np.int64)
+    starts = sizes.cumsum() - sizes + int(random.integers(0, 2)) * 2  # with or without a gap before
+    starts[len(starts) // 2 :] += 2  # and one in the middle
+    train = random.integers(0, 2, len(lengths)).astype(bool)
+    train[0] = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scaling, "CHUNK_BYTES", chunk)
+        scale = measure(frames, starts, sizes, train)
+    every = [frames[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+    some_frames = np.concatenate([clip for clip, wanted in zip(every, train, strict=True) if wanted])
+    deviation = some_frames.std(0)
+    assert np.allclose(scale.mean, some_frames.mean(0), rtol=1e-12)
+    assert np.allclose(scale.spread[:2], np.where(deviation[:2] > 0, deviation[:2], 1), rtol=1e-6, atol=1e-9 * offset)
+    assert scale.spread[2] == 1
+    assert scale.low == np.concatenate(every).min()
+    assert scale.high == np.concatenate(every).max()
+    assert len(scale.bad) == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_named(value: float) -> None:
+    frames = np.zeros((20, 2))
+    frames[[9, 13], 1] = value
+    scale = measure(frames, np.arange(5) * 4, np.full(5, 4), np.ones(5, bool))
+    assert scale.bad.tolist() == [2, 3]
+
+
+def test_units_keep_the_precision_of_the_data() -> None:
+    scale = measure(np.arange(8.0).reshape(4, 2), np.array([0]), np.array([4]), np.ones(1, bool))
+    for given_type, kept in (("f2", "float32"), ("f4", "float32"), ("f8", "float64"), ("i2", "float32")):
+        assert signal_units(scale, np.dtype(given_type)).dtype == kept
+    units = signal_units(scale, np.dtype("f8"), features=("a", "b"), rate=16_000)
+    assert units.offset == (3.0, 4.0)
+    assert (units.features, units.rate) == (("a", "b"), 16_000)

@@ -1,0 +1,121 @@
+"""TIMIT in the corpus's layout and the sample's, upper and lower case, RIFF and SPHERE."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop import load_data
+from diskoop.data import sound
+from diskoop.data.timit import CORE
+from diskoop.errors import InputError
+from tests.conftest import real_data
+from tests.data.media import tone, write_sound
+
+SENTENCES = ["sa1", "sa2", "si1", "si2", "si3", "sx1", "sx2", "sx3", "sx4", "sx5"]
+
+
+def write_speaker(folder: Path, upper: bool, number: int, sentences: list[str] = SENTENCES, **options: Any) -> None:
+    for at, sentence in enumerate(sentences):
+        name = f"{sentence}.wav".upper() if upper else f"{sentence}.wav"
+        write_sound(folder / name, tone(0.15 + 0.01 * at, 100 + 3 * number), **options)
+        (folder / f"{sentence}.phn").write_text("0 100 h#\n")
+
+
+def corpus(root: Path, upper: bool, **options: Any) -> Path:
+    """The whole corpus's layout: the core speakers and six others in TEST, twelve in TRAIN."""
+    training = [f"{sex}tr{letter}0" for letter in "abcdef" for sex in "fm"]
+    testing = sorted(CORE) + [f"{sex}te{letter}0" for letter in "abc" for sex in "fm"]
+    for use, speakers in (("train", training), ("test", testing)):
+        for number, speaker in enumerate(speakers):
+            parts = (use, f"dr{number % 8 + 1}", speaker)
+            folder = root.joinpath(*(part.upper() if upper else part for part in parts))
+            write_speaker(folder, upper, number, SENTENCES[:4], **options)
+    return root
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_the_corpus(upper: bool, tmp_path: Path) -> None:
+    root = corpus(tmp_path / "TIMIT", upper, format="NIST" if upper else "WAV", subtype="PCM_16")
+    clips = load_data("timit", "all", path=str(root))
+    assert [clips.count(split) for split in ("train", "val", "test")] == [24, 12, 48]  # two sentences, SA left out
+    test = clips.part("test")
+    assert {test.values["speaker"][code] for code in test.labels["speaker"]} == CORE
+    assert clips.values["sex"] == ("f", "m")
+    assert clips.values["dialect"] == tuple("12345678")
+    assert [load_data("timit", "all", path=str(root), holdout=0).count(split) for split in ("train", "val")] == [36, 0]
+    with_sa = load_data("timit", "all", path=str(root), sa=True)
+    assert [with_sa.count(split) for split in ("train", "val", "test")] == [48, 12, 48]  # to train on only
+    first = clips.take([0])[0][: clips.lengths[0]]
+    assert clips.listen is not None
+    assert np.allclose(first, sound.spectrogram(clips.listen(clips.clip_name(0))), atol=1e-5)
+
+
+def test_the_samples_layout_is_split_by_speaker(tmp_path: Path) -> None:
+    for number, who in enumerate(("fvmh0", "mcpm0", "faem0", "marc0", "falk0")):
+        write_speaker(tmp_path / f"dr{number + 1}-{who}", False, number)
+    clips = load_data("timit", "all", path=str(tmp_path))
+    assert len(clips) == 5 * 8
+    people = [set(clips.part(split).labels["speaker"].tolist()) for split in ("train", "val", "test")]
+    assert [len(part) for part in people] == [3, 1, 1]
+    assert len(set.union(*people)) == 5
+    assert clips.label_text(8) == "speaker mcpm0, sex m, dialect 2, sentence si1"
+    x, mask = clips.batch(np.arange(3), torch.zeros(1))
+    assert mask is not None
+    assert x.shape[1] == clips.lengths[:3].max()  # padded for this batch, not for all
+
+
+def test_a_sentence_that_lies_there_twice_counts_once(tmp_path: Path) -> None:
+    for number, who in enumerate(("fvmh0", "mcpm0", "faem0")):
+        folder = tmp_path / "TRAIN" / "DR1" / who.upper()
+        write_speaker(folder, True, number, SENTENCES[2:5], format="NIST", subtype="PCM_16")
+        for file in list(folder.glob("*.WAV")):
+            write_sound(file.with_name(f"{file.name}.wav"), sound.read_sound(file))
+    assert len(load_data("timit", "all", path=str(tmp_path))) == 9
+
+
+def test_faults_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.path=FOLDER; TIMIT is sold by .*LDC93S1.*data\.name=voices"):
+        load_data("timit")
+    with pytest.raises(InputError, match="there is no folder 'nowhere' with the recordings of timit"):
+        load_data("timit", path="nowhere")
+    write_sound(tmp_path / "anna" / "hello.wav", tone(0.2))
+    with pytest.raises(InputError, match=r"holds no recordings of timit, wanted TRAIN/DR1.*data\.path alone"):
+        load_data("timit", path=str(tmp_path))
+    write_speaker(tmp_path / "dr1-fvmh0", False, 0, ["sa1", "sa2"])
+    with pytest.raises(InputError, match=r"holds only the sentences that everyone reads; data\.sa=true keeps those"):
+        load_data("timit", path=str(tmp_path))
+
+
+def test_the_real_sample() -> None:
+    clips = load_data("timit", "all", path=str(real_data("timit")))
+    assert clips.shape == (128, 553, 201)
+    assert len(clips.values["speaker"]) == 16
+    assert np.bincount(clips.labels["speaker"]).tolist() == [8] * 16
+    assert clips.values["dialect"] == tuple("12345678")
+    train = clips.part("train")
+    frames = np.concatenate([train.take([i])[0][: train.lengths[i]] for i in range(len(train))]).astype(np.float64)
+    assert np.allclose(clips.units.offset, frames.mean(0), atol=1e-6)
+    assert np.allclose(clips.units.scale, frames.std(0), atol=1e-6)
+
+
+def test_real_recordings_with_a_manifest() -> None:
+    clips = load_data(real_data("speechocean762"), "all")
+    assert [clips.count(split) for split in ("train", "val", "test")] == [400, 48, 192]
+    test = clips.part("test")
+    assert sorted(np.bincount(test.labels["speaker"])[np.unique(test.labels["speaker"])].tolist()) == [8] * 24
+    who = [set(clips.part(split).labels["speaker"].tolist()) for split in ("train", "val", "test")]
+    assert not who[0] & who[1]
+    assert not (who[0] | who[1]) & who[2]
+
+
+def test_real_movements() -> None:
+    clips = load_data(real_data("hapt") / "hapt_windows_128.npz", "all")
+    assert clips.shape == (5409, 128, 6)
+    assert len(clips.values["subject"]) == 30
+    assert len(clips.values["activity"]) == 6
+    assert len(clips.units.features) == 6
+    who = [set(clips.part(split).labels["subject"].tolist()) for split in ("train", "val", "test")]
+    assert [len(part) for part in who] == [24, 3, 3]
