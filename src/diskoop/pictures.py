@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURE_FILES = (".png", ".jpg", ".webp", ".svg", ".pdf")
+FRAMES_SHOWN = 16  # of a longer clip, evenly spread
 INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
 
 
@@ -100,7 +101,8 @@ def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2
     from matplotlib.figure import Figure
 
     rows = -(-len(indices) // columns)
-    figure = Figure(figsize=(6.4 * columns, (1.05 if sequences.is_video else 1.8) * rows), layout="constrained")
+    height = 0.25 + 6.4 / min(sequences.shape[1], FRAMES_SHOWN) if sequences.is_video else 1.8
+    figure = Figure(figsize=(6.4 * columns, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
@@ -115,6 +117,7 @@ def draw_sequence(axes: "Axes", sequences: Sequences, index: int) -> None:
     (x,), units = sequences.take([index]), sequences.units
     title = sequences.label_text(index) or sequences.clip_name(index)
     if sequences.is_video:
+        x = x[np.linspace(0, len(x) - 1, min(len(x), FRAMES_SHOWN)).astype(np.int64)]
         draw_strip(axes, units.to_model(torch.from_numpy(x)).numpy() if x.dtype == np.uint16 else x, title)
     elif units.rate is not None:
         draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title)

@@ -1,5 +1,7 @@
 """Taking apart and putting together are inverse; edits are algebra; outputs are in the user's units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -42,6 +44,19 @@ def test_swaps_reach_the_decoded_frames(parts: Decomposition) -> None:
     assert np.array_equal(parts.swap("static", np.arange(50)).decode(), x)
     assert np.allclose(parts.swap(["static", "static"], donor).decode(), expected, atol=1e-8)
     assert np.array_equal(parts.swap([], donor).decode(), x)
+
+
+def test_what_is_not_there_stays_away(parts: Decomposition) -> None:
+    lengths = torch.arange(50) % 20 + 4
+    mask = torch.arange(24) < lengths[:, None]
+    masked = replace(parts, mask=mask)
+    donor = np.roll(np.arange(50), 7)
+    both = (mask & mask[donor]).numpy()
+    swapped, plain = masked.swap("static", donor), parts.swap("static", donor).decode()
+    assert swapped.mask is not None
+    assert np.array_equal(swapped.mask.numpy(), both)
+    assert np.array_equal(swapped.decode()[both], plain[both])
+    assert (swapped.decode()[~both] == 0).all()
 
 
 def test_modes_can_be_named_by_index(parts: Decomposition) -> None:

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from diskoop.data import Sequences, Units
-from diskoop.training.feeding import read_ahead
+from diskoop.training.feeding import AHEAD, read_ahead
 
 X = np.arange(20 * 3 * 2, dtype=np.float32).reshape(20, 3, 2)
-BATCHES = [np.array([3, 1]), np.array([0, 19]), np.array([7, 7])]
+BATCHES = [np.array([n, 19 - n]) for n in range(8)]
 
 
 class Watched(Sequences):
@@ -36,9 +36,9 @@ def test_batches_come_in_order_and_the_next_is_on_its_way() -> None:
         assert np.array_equal(ready.indices, BATCHES[number])
         assert ready.waited >= 0
         deadline = time.monotonic() + 5
-        while len(READ) < min(number + 2, 3) and time.monotonic() < deadline:
+        while len(READ) < min(number + 1 + AHEAD, 8) and time.monotonic() < deadline:
             time.sleep(0.001)
-        assert len(READ) == min(number + 2, 3)  # one ahead, not more
+        assert len(READ) == min(number + 1 + AHEAD, 8)  # a few ahead, not more
     assert [read for read, _ in READ] == [batch.tolist() for batch in BATCHES]
     assert not any(by_main for _, by_main in READ)
 

@@ -273,6 +273,48 @@ def test_evaluation_uses_and_keeps_the_statistics_of_training(tmp_path: Path) ->
     assert torch.allclose(frozen.matrix, fit_operator(z).matrix, atol=1e-4)
 
 
+@pytest.fixture
+def ragged_films(tmp_path: Path) -> Path:
+    for number in range(12):
+        np.save(tmp_path / f"{number}.npy", load_data("puppets", "train", size=32).take([number])[0][: 4 + number % 5])
+    return tmp_path
+
+
+def test_video_of_unequal_length_is_trained_on(ragged_films: Path, tmp_path: Path) -> None:
+    settings = VIDEO.replaced({"data": {"name": None, "path": str(ragged_films), "size": None}})
+    loop.train(settings, tmp_path / "run", reporter=Quiet())
+    clips = load_data(ragged_films, "all")
+    run = load(tmp_path / "run")
+    parts = run.decompose(clips)
+    assert parts.mask is not None
+    assert parts.mask.sum(1).tolist() == clips.lengths.tolist()
+    whole = clips.stitch(parts.decode())
+    for index in range(12):
+        alone = run.decompose(clips.select([index])).decode()[0]
+        assert np.abs(whole[clips.clip_name(index)].astype(int) - alone[: clips.lengths[index]]).max() <= 1
+
+
+def test_validation_averages_over_frames(ragged_films: Path, tmp_path: Path) -> None:
+    data = {"name": None, "path": str(ragged_films), "size": None, "limit": None, "holdout": 0.4, "test": 0.1}
+    one, many = (
+        loop.Training(
+            VIDEO.replaced({"data": data, "train": {"batch": batch}, "loss": {"pred": 0, "eig": 0, "cycle": 0}}),
+            RunFolder(tmp_path),
+            Quiet(),
+        )._validate()
+        for batch in (100, 1)
+    )
+    assert one["rec"] == pytest.approx(many["rec"], rel=1e-5)
+
+
+def test_all_can_be_trained_on(tmp_path: Path) -> None:
+    loop.train(SMALL.replaced({"data": {"holdout": 0.0}}), tmp_path / "run", reporter=Quiet())
+    assert not any(name.startswith("val.") for row in rows(tmp_path / "run") for name in row)
+    everything = loop.Training(SMALL.replaced({"data": {"holdout": 0.0, "limit": None}}), RunFolder(tmp_path), Quiet())
+    assert len(everything.train_set) == 1800
+    assert "static_gap" in load(tmp_path / "run").summary()
+
+
 def test_one_operator_a_sequence(tmp_path: Path) -> None:
     settings = SMALL.replaced({"model": {"scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0}})
     training = loop.Training(settings, RunFolder(tmp_path), Quiet())

@@ -116,6 +116,25 @@ def test_padding_changes_no_term() -> None:
         assert torch.isclose(one, other, rtol=1e-9)
 
 
+def test_padding_reaches_no_batch_norm() -> None:
+    """Video in training: what lies behind a clip's end changes no term, no gradient and no running statistic."""
+    x, lengths = torch.rand(6, 5, 1, 32, 32), torch.tensor([5, 2, 3, 4, 5, 3])
+    mask = torch.arange(5) < lengths[:, None]
+    seen = []
+    for filling in (0.0, 77.0):
+        torch.manual_seed(0)
+        model = KoopmanAutoencoder.for_shape((1, 32, 32), k=5, h=6, width=4)
+        objective = Objective(
+            model, settings(model={"k": 5, "dropout": 0.2}, spectrum={"static": 2}, loss={"cycle": 1})
+        )
+        padded = torch.where(mask[..., None, None, None], x, filling)
+        terms = judge(objective.train(), padded, mask)
+        gradients = torch.autograd.grad(terms.total, list(model.parameters()))
+        seen.append([*terms, *gradients, *model.buffers()])
+    for one, other in zip(*seen, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_the_gradient_of_everything_equals_finite_differences() -> None:
     torch.manual_seed(0)
     model = KoopmanAutoencoder.for_shape((8,), k=4, h=3, ridge=1e-3).double()

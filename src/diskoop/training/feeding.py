@@ -1,11 +1,15 @@
-"""batches read from disk while the step before them is computed"""
+"""batches read from disk while the steps before them are computed"""
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import NamedTuple
 
 from diskoop.data.sequences import Array, Indices, Sequences
+
+AHEAD = 4  # batches: a disk is slow now and then, seldom on the whole
 
 
 class Ready(NamedTuple):
@@ -17,13 +21,14 @@ class Ready(NamedTuple):
 
 
 def read_ahead(data: Sequences, batches: Iterable[Indices]) -> Iterator[Ready]:
-    """The sequences of each batch in turn; the next one is read while this one is used."""
+    """The sequences of each batch in turn; those of the next few are read while this one is used."""
     with ThreadPoolExecutor(1, "reader") as reader:
         coming = ((indices, reader.submit(data.take, indices)) for indices in batches)
-        ahead = next(coming, None)
-        while ahead is not None:
-            (indices, reading), began = ahead, time.perf_counter()
+        ahead = deque(islice(coming, AHEAD))
+        while ahead:
+            indices, reading = ahead.popleft()
+            began = time.perf_counter()
             x = reading.result()
             waited = time.perf_counter() - began
-            ahead = next(coming, None)
+            ahead.extend(islice(coming, 1))
             yield Ready(indices, x, waited)
