@@ -47,7 +47,7 @@ def draw_strip(axes: "Axes", video: NDArray[Any], title: str = "", color: str = 
     axes.imshow(film_strip(video), interpolation="nearest")
     axes.set_axis_off()
     if title:
-        axes.set_title(title, fontsize=8, loc="left", color=color, pad=3)
+        axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
 
 
 def draw_series(axes: "Axes", series: NDArray[Any], title: str = "", features: Sequence[str] = ()) -> None:
@@ -55,7 +55,7 @@ def draw_series(axes: "Axes", series: NDArray[Any], title: str = "", features: S
     lines = axes.plot(series, linewidth=1)
     if 0 < len(features) <= 8:
         axes.legend(lines, features, fontsize=5, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3)
+    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3, parse_math=False)
     axes.tick_params(labelsize=6)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -64,7 +64,7 @@ def draw_spectrogram(axes: "Axes", logs: NDArray[Any], rate: int, seconds: float
     """A log spectrogram (time, bin) that lasts `seconds`: time across, frequency up."""
     extent = (0.0, seconds, 0.0, rate / 2000)
     axes.imshow(logs.T, origin="lower", aspect="auto", cmap="magma", extent=extent, interpolation="nearest")
-    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3)
+    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3, parse_math=False)
     axes.tick_params(labelsize=6)
     axes.set_xlabel("s", fontsize=6, labelpad=0)
     axes.set_ylabel("kHz", fontsize=6, labelpad=0)

@@ -1,6 +1,6 @@
 """a trained run: load, decompose; what users hold in their hands"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class Run:
         """Take sequences apart: a set, or an array (n, time, ...) in the units of the training data."""
         if not isinstance(clips, Sequences):
             clips = Sequences.of(np.asarray(clips), units=self.units)
+        if not clips.is_video:  # the model knows one scale, which is not that of another set
+            clips = replace(clips, units=self.units)
         self.model.eval()
         weight = next(self.model.parameters())
         z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
@@ -44,8 +46,9 @@ class Run:
             latents = self.model.encode(*clips.batch(indices, weight))
             z[torch.from_numpy(indices), : latents.shape[1]] = latents
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
+        z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)  # nothing, whatever its company
         choice = self.settings.spectrum
-        return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], self.units, mask)
+        return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], clips.units, mask)
 
     def summary(self) -> dict[str, Any]:
         """What training came to: the frozen operator's spectrum, and the last epoch's figures."""

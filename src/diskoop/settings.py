@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails
 from diskoop.errors import InputError, suggest
 from diskoop.storage import write_text
 
+FRAME_SIZES = (32, 64, 128)  # pixels across that the networks for video are made for
+
 
 class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -39,7 +41,7 @@ Share = Annotated[float, Number, Field(ge=0, lt=1)]
 class DataSettings(Record):
     name: str | None = None  # a set that diskoop knows; None is puppets, or the user's own where there is a path
     path: str | None = None  # the user's own files, or where those of a named set lie
-    size: int | None = None  # pixels; None takes the data set's own
+    size: Annotated[Literal[32, 64, 128], Number] | None = None  # pixels; None takes the data set's own
     limit: Count | None = None  # train on the first so many sequences only
     window: Annotated[int, Number, Field(ge=2)] | None = None  # cut clips into so many frames; None decides by kind
     stride: Count | None = None  # frames from one window to the next; None is the window itself
@@ -196,12 +198,19 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"expected section.key=value such as model.k=24, got {word!r}")
         if path not in keys():
             raise InputError(f"unknown setting {path!r}; {suggest(path, keys())}")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError(f"{path}: cannot read the value {text!r}") from None
+        if _is_text(section, key):
+            value = None if text in ("", "null") else text  # as it is: a path may hold # or look like a date
+        else:
+            try:
+                value = yaml.safe_load(text)
+            except yaml.YAMLError:
+                raise InputError(f"{path}: cannot read the value {text!r}") from None
         changes = merged(changes, {section: {key: value}})
     return changes
+
+
+def _is_text(section: str, key: str) -> bool:
+    return getattr(Settings(), section).__class__.model_fields[key].annotation in (str, str | None)
 
 
 def keys() -> list[str]:

@@ -1,6 +1,10 @@
 """Labels from folders, CSV files and arrays."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +12,7 @@ import pytest
 from diskoop import load_data
 from diskoop.data.labels import code, from_folders
 from diskoop.errors import InputError
-from tests.data.media import tone, write_csv, write_sound
+from tests.data.media import moving_square, tone, write_csv, write_frames, write_sound
 
 
 def test_codes_follow_the_natural_order_of_values() -> None:
@@ -19,28 +23,54 @@ def test_codes_follow_the_natural_order_of_values() -> None:
 
 
 def test_what_says_nothing_about_kinds_is_no_label() -> None:
-    labels = code({"name": ["a", "b", "c"], "seconds": ["1.5", "1.5", "2"], "kind": ["x", "x", "y"]})
+    columns = {"name": range(30), "seconds": ["1.5", "2"] * 15, "kind": ["x", "y"] * 15}
+    labels = code(columns)
     assert list(labels.codes) == ["kind"]
     assert labels.notes == (
-        "'name' is no label: 3 sequences have 3 different values",
+        "'name' is no label: 30 sequences have 30 different values",
         "'seconds' is no label: it holds measurements such as 1.5",
     )
+    assert list(code(columns, always=("name",)).codes) == ["name", "kind"]
+    assert list(code({"name": ["a", "b", "c"]}).codes) == ["name"]  # three people, a long recording each
+
+
+def test_codes_do_not_depend_on_the_order_of_sets() -> None:
+    words = ["A", "a", "01", "1", "\u00b2", "\u2460"]
+    code_of = "from diskoop.data.labels import code; print(code({'w': WORDS * 9}).values['w'])".replace(
+        "WORDS", repr(words)
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code_of],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
 
 
 def test_a_split_is_no_label_but_a_split() -> None:
-    labels = code({"split": ["train", "Test", "dev", "training"]})
+    labels = code({"Split": ["train", "Test", " dev", "training"]})
     assert labels.parts is not None
     assert labels.parts.tolist() == [0, 2, 1, 0]
     assert labels.codes == {}
     assert list(code({"split": ["left", "right", "left"]}).codes) == ["split"]
+    with pytest.raises(InputError, match="the split of a sequence is 'extra', wanted train, val or test"):
+        code({"split": ["train", "test", "extra"]})
 
 
 def test_folders_are_labels() -> None:
-    assert from_folders(["a.wav", "b.wav"]) == {}
-    assert from_folders(["x/a.wav", "y/a.wav"]) == {"folder": ["x", "y"]}
-    assert from_folders(["all/x/1/a", "all/y/2/a"]) == {"folder": ["x", "y"], "folder2": ["1", "2"]}
-    assert from_folders(["train/x/a", "test/y/a"]) == {"split": ["train", "test"], "folder": ["x", "y"]}
-    assert from_folders(["x/a", "b"]) == {}
+    assert from_folders(["a.wav", "b.wav"]) == ({}, [])
+    assert from_folders(["x/a.wav", "y/a.wav"]) == ({"folder": ["x", "y"]}, [])
+    assert from_folders(["all/x/1/a", "all/y/2/a"])[0] == {"folder": ["x", "y"], "folder2": ["1", "2"]}
+    assert from_folders(["train/x/a", "test/y/a"])[0] == {"split": ["train", "test"], "folder": ["x", "y"]}
+    assert from_folders(["x/Train/a", "y/Test/a"])[0] == {"folder": ["x", "y"], "split": ["Train", "Test"]}
+    assert from_folders(["x/a", "b"]) == ({}, ["deeper folders are no labels: b lies in none"])
+    with pytest.raises(InputError, match="beside folders to train and to test on there is 'extra'"):
+        from_folders(["train/a", "test/a", "extra/a"])
 
 
 @pytest.fixture
@@ -82,7 +112,7 @@ def test_rows_that_are_missing_or_too_many_are_named_or_skipped(recordings: Path
     assert len(clips) == 4
     assert any("has no row for bert/4.wav, bert/5.wav" in note for note in clips.notes)
     write_csv(path, {"file": range(9), "kind": "ababababa"})
-    with pytest.raises(InputError, match="has rows for clips that are not there: 6, 7, 8; mend it"):
+    with pytest.raises(InputError, match="has rows for what is no clip, or could be several: 6, 7, 8"):
         load_data(recordings)
     assert len(load_data(recordings, "all", skip_bad=True)) == 6
     write_csv(path, {"file": [0, 1, 2, 3, 4, 5, 5], "kind": "abababa"})
@@ -92,7 +122,7 @@ def test_rows_that_are_missing_or_too_many_are_named_or_skipped(recordings: Path
     with pytest.raises(InputError, match=r"no row names a clip; its first column 'file' begins with 'x', wanted names"):
         load_data(recordings)
     path.write_text("file,kind\n0,a,b\n")
-    with pytest.raises(InputError, match="has 3 cells in line 2 where its first line names 2"):
+    with pytest.raises(InputError, match="has 3 cells in line 2 where its first line has 2"):
         load_data(recordings)
     path.write_text("file,kind\n")
     with pytest.raises(InputError, match="holds no rows of labels"):
@@ -105,10 +135,41 @@ def test_rows_that_are_missing_or_too_many_are_named_or_skipped(recordings: Path
 def test_labels_of_an_array_come_in_its_order(tmp_path: Path) -> None:
     x = np.random.Generator(np.random.PCG64(0)).normal(size=(6, 4, 2))
     np.save(tmp_path / "x.npy", x)
-    path = write_csv(tmp_path / "mine.csv", {"kind": list("abcabc"), "number": range(6)})
+    path = write_csv(tmp_path / "mine.csv", {"kind": list("abcabc")})
     clips = load_data(tmp_path / "x.npy", "all", labels=str(path))
     assert [clips.label_text(i) for i in range(3)] == ["kind a", "kind b", "kind c"]
+    write_csv(path, {"index": [5, 4, 3, 2, 1, 0], "kind": list("abcdef")}, ";")
+    numbered = load_data(tmp_path / "x.npy", "all", labels=str(path))
+    assert [numbered.label_text(i) for i in (0, 5)] == ["index 0, kind f", "index 5, kind a"]
     for rows in (5, 7):
         write_csv(path, {"kind": ["a"] * rows})
         with pytest.raises(InputError, match=rf"mine\.csv has {rows} rows of labels for 6 sequences: one row each"):
             load_data(tmp_path / "x.npy", labels=str(path))
+
+
+def test_a_folder_split_is_kept_whatever_a_csv_calls_it(tmp_path: Path) -> None:
+    for number in range(8):
+        write_sound(tmp_path / ("train" if number < 5 else "test") / f"{number}.wav", tone(0.2, 200 + 20 * number))
+    write_csv(tmp_path / "Labels.csv", {"file": range(8), "subset": ["train"] * 5 + ["test"] * 3})
+    clips = load_data(tmp_path, "all")
+    assert [clips.count(split) for split in ("train", "val", "test")] == [4, 1, 3]
+    assert {clips.part("test").clip_name(i).split("/")[0] for i in range(3)} == {"test"}
+
+
+def test_exact_names_come_before_stems(tmp_path: Path) -> None:
+    for name in ("walk", "walk.1", "run", "run.1"):
+        write_frames(tmp_path / name, moving_square(3, 32, 32))
+    names = ["walk", "walk.1", "run", "run.1"]
+    write_csv(tmp_path / "labels.csv", {"file": names, "kind": list("abcd"), "two": list("xyxy")})
+    clips = load_data(tmp_path, "all", size=32)
+    assert {clips.clip_name(i): clips.label_text(i)[5] for i in range(4)} == dict(zip(names, "abcd", strict=True))
+
+
+@pytest.mark.parametrize("name", ["speaker", "Speaker", "speaker_id", "Subject ID"])
+def test_whoever_it_is_is_in_one_split_only(name: str, tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {"x": np.random.Generator(np.random.PCG64(0)).normal(size=(60, 4, 2))}
+    np.savez(tmp_path / "x.npz", **arrays, **{name: np.arange(60) % 12})  # type: ignore[arg-type]
+    clips = load_data(tmp_path / "x.npz", "all")
+    who = [set(clips.part(split).labels[name].tolist()) for split in ("train", "val", "test")]
+    assert sum(map(len, who)) == 12
+    assert any("nobody is in two splits" in note for note in clips.notes)

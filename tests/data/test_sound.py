@@ -121,19 +121,24 @@ def test_faults_are_named(tmp_path: Path) -> None:
         assert name in str(error.value)
 
     (tmp_path / "text.wav").write_text("this is no sound")
-    refused("text.wav", "is damaged or no recording")
+    refused("text.wav", "is no recording: it begins with b'this is '")
     write_sound(tmp_path / "short.wav", tone(0.02))
     refused("short.wav", r"lasts 0\.020 s: dynamics need 0\.035 s at least")
     write_sound(tmp_path / "nan.wav", np.full(9000, np.nan, np.float32), subtype="FLOAT")
     refused("nan.wav", "holds NaN or infinity")
     whole = write_sound(tmp_path / "cut.flac", RANDOM.uniform(-1, 1, 40_000).astype(np.float32)).read_bytes()
     (tmp_path / "cut.flac").write_bytes(whole[: len(whole) // 2])
-    refused("cut.flac", r"cut\.flac (ends after \d+ of 40000 samples|is damaged)")
+    refused("cut.flac", r"cut\.flac (is cut off: it ends after \d+ of 40000 samples|is damaged)")
+    for name in ("a.wav", "a.aiff", "a.ogg", "a.sph"):
+        options: dict[str, Any] = {"format": "NIST", "subtype": "PCM_16"} if name == "a.sph" else {}
+        whole = write_sound(tmp_path / name, RANDOM.uniform(-1, 1, 40_000).astype(np.float32), **options).read_bytes()
+        (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+        refused(name, "is cut off")
     header = b"NIST_1A\n   1024\nsample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n".ljust(1024)
     (tmp_path / "packed.sph").write_bytes(header + bytes(3000))
     refused("packed.sph", "compressed with shorten; unpack it with sph2pipe")
     (tmp_path / "empty.mp3").write_bytes(b"")
-    refused("empty.mp3", "is damaged or no recording")
+    refused("empty.mp3", "is no recording: it begins with b''")
 
 
 def test_a_missing_reader_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +148,12 @@ def test_a_missing_reader_says_what_to_install(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(InputError, match=r"takes soundfile and soxr: pip install 'diskoop\[audio\]'"):
         sound.read_sound(path)
+
+
+def test_a_piece_of_the_transform_is_that_of_the_whole() -> None:
+    whole = sound._transform(SPEECH, 0, 10**6)
+    for begin in range(0, 77, 11):
+        assert np.allclose(sound._transform(SPEECH, begin, begin + 11), whole[begin : begin + 11], atol=1e-12)
 
 
 def test_a_long_recording_is_read_in_pieces_and_cut_into_windows(

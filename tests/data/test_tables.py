@@ -117,19 +117,25 @@ def test_a_single_table_is_one_long_clip(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "holds no rows"),
+        ("", "is empty"),
         ("a,b\n", "holds no rows"),
         ("1,2\n3,4\n", "begins with numbers"),
-        ("a,b\n1,2\n3\n", "has 1 cells in row 2 where its first line names 2"),
-        ("a,a\n1,2\n", "names a column twice"),
+        ("a,b\n1,2\n3\n", "has 1 cells in line 3 where its first line has 2"),
+        ("a,a\n1,2\n", "names the column 'a' twice"),
         ("mood,name\nx,y\nx,y\n", "has no column of numbers to learn from, got mood, name"),
         ("a,b\n1,2\n,4\n5,6\n", r"holds NaN or infinity .* in frame 1; mend it"),
         ("a,b\n1,inf\n2,4\n", r"holds NaN or infinity .* in frame 0; mend it"),
         ("a,b\n1,2\n", "has 1 frame: dynamics need at least 2"),
-        ("a,mood\n1,x\n2,y\n", "the words in column 'mood' change within the sequence; leave the column out"),
+        ("a,mood\n1,x\n2,y\n", "the words in column 'mood' change; leave the column out, or .* data.id=mood"),
         ("t,a\nx,1\ny,2\n", "the time column 't' holds 'x', wanted numbers or dates"),
-        ("id,a,mood\n1,1,x\n1,2,y\n", "the words in column 'mood' change within sequence 1; leave it out"),
+        ("id,a,mood\n1,1,x\n1,2,y\n", "sequence 1: the words in column 'mood' change"),
         ("id,a\n1,3\n1,3\n2,4\n2,4\n", "no column of numbers changes within a sequence"),
+        ("id,a\n1,3\n,4\n1,5\n", "the id column 'id' is empty in some row"),
+        ("t,a\n0,1\n,2\n2,3\n", "the time column 't' is empty in row 2; fill it in"),
+        ("time,a\n2024-01-01,1\n,2\n", "the time column 'time' is empty in row 2; fill it in"),
+        ("subject,time,a\n1,0,5\n2,0,6\n1,1,7\n2,1,8\n", r"has time 0 twice; .* data\.id=COLUMN tells them apart"),
+        ("id,t,a\n1,0,5\n1,0,6\n1,1,7\n", r"sequence 1 has t 0 twice"),
+        ("a;b\n1,5;2,5\n3,5;4,5\n", r"no column of numbers to learn from, got a, b; write 1,5 as 1\.5"),
     ],
 )
 def test_faults_are_named(text: str, sentence: str, tmp_path: Path) -> None:
@@ -151,6 +157,56 @@ def test_other_columns_in_one_file_are_named_or_skipped(tmp_path: Path) -> None:
         write_csv(tmp_path / f"{name}.csv", {"a": RANDOM.normal(size=5), "b": RANDOM.normal(size=5)})
     write_csv(tmp_path / "4.csv", {"a": RANDOM.normal(size=5), "c": RANDOM.normal(size=5)})
     with pytest.raises(InputError, match=r"4\.csv has other columns than the first table: b, c differ \(--skip-bad"):
+        load_data(tmp_path)
+    assert len(load_data(tmp_path, "all", skip_bad=True)) == 3
+
+
+def test_ids_are_names_not_numbers(tmp_path: Path) -> None:
+    ids = ["1_11", "11_1", "111", "001", "1", "20230101000000001", "20230101000000002"]
+    rows = {"id": np.repeat(ids, 3), "time": list(range(3)) * 7, "a": RANDOM.normal(size=21)}
+    clips = load_data(write_csv(tmp_path / "all.csv", rows), "all")
+    assert [clips.clip_name(i) for i in range(7)] == ids
+    large = {
+        "id": np.repeat([20230101000000001, 20230101000000002, 3], 3),
+        "time": list(range(3)) * 3,
+        "a": np.arange(9.0),
+    }
+    assert len(load_data(write_parquet(tmp_path / "all.parquet", large), "all")) == 3
+
+
+def test_several_tables_with_ids(tmp_path: Path) -> None:
+    for name in ("day1", "day2"):
+        write_csv(
+            tmp_path / f"{name}.csv", {key: column for key, column in long_columns([5, 6]).items() if key != "who"}
+        )
+    clips = load_data(tmp_path, "all")
+    names = {f"{day}.csv: {id}" for day in ("day1", "day2") for id in (0, 1)}
+    assert {clips.clip_name(i) for i in range(4)} == names
+    assert sorted(clips.lengths.tolist()) == [5, 5, 6, 6]
+
+
+def test_columns_that_programs_add_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        ", time , a,b\n" + "".join(f"{n},{9 - n},{n},{n * n},\n"[:-2] + "\n" for n in range(10))
+    )
+    clips = load_data(tmp_path / "a.csv", "all", test=0.2, holdout=0.3)
+    assert clips.units.features == ("a", "b")
+    (whole,) = clips.stitch(clips.x).values()
+    assert whole[:, 0].tolist() == list(range(9, -1, -1))  # the time column, spaces or not
+
+
+def test_dates_may_be_labels(tmp_path: Path) -> None:
+    days = np.array(["2024-01-01", "2024-01-02"], "datetime64[D]")
+    rows = {"id": np.repeat(np.arange(4), 3), "a": np.arange(12.0), "day": days[np.repeat([0, 1, 0, 1], 3)]}
+    clips = load_data(write_parquet(tmp_path / "all.parquet", rows), "all")
+    assert len(clips.values["day"]) == 2
+
+
+def test_an_empty_first_table_is_skipped_too(tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_text("")
+    for name in ("1", "2", "3"):
+        write_csv(tmp_path / f"{name}.csv", {"a": RANDOM.normal(size=5)})
+    with pytest.raises(InputError, match=r"0\.csv is empty"):
         load_data(tmp_path)
     assert len(load_data(tmp_path, "all", skip_bad=True)) == 3
 

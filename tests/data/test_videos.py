@@ -1,15 +1,18 @@
 """Films and folders of frames: read in order, square, windows stitched; every fault is named."""
 
+import struct
 import sys
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
 from diskoop import load_data
-from diskoop.data.videos import read_image
+from diskoop.data.videos import _film, read_image
 from diskoop.errors import InputError
 from tests.data.media import CODECS, moving_square, write_film, write_frames
 
@@ -109,7 +112,7 @@ def test_images_of_every_depth_become_bytes(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=rf"{name} has fractions from {low} to {high}, wanted 0 to 1"):
             read_image(tmp_path / name)
     Image.fromarray(np.full((32, 32), 70_000, np.int32)).save(tmp_path / "wide.tiff")
-    with pytest.raises(InputError, match=r"wide\.tiff has values from 70000 to 70000, wanted 8 or 16 bits"):
+    with pytest.raises(InputError, match=r"wide\.tiff has 32-bit values from 70000 to 70000; save 8 or 16 bits"):
         read_image(tmp_path / "wide.tiff")
 
 
@@ -152,6 +155,63 @@ def test_other_faults_are_named(tmp_path: Path) -> None:
     (tmp_path / "films" / "text.mp4").write_text("no film at all")
     with pytest.raises(InputError, match=r"text\.mp4 is damaged or no video \(.*\); make it again"):
         load_data(tmp_path / "films")
+
+
+def test_pictures_come_the_right_way_up(tmp_path: Path) -> None:
+    """A phone writes lying frames and says how to turn them: in a film's track header, in a photograph's tags."""
+    film = moving_square(12, 48, 96)
+    path = write_film(tmp_path / "phone.mp4", film)
+    content = bytearray(path.read_bytes())
+    matrix = content.find(b"tkhd") + 44
+    content[matrix : matrix + 36] = struct.pack(">9i", 0, 0x10000, 0, -0x10000, 0, 0, 48 << 16, 0, 0x40000000)
+    path.write_bytes(content)
+    frame = next(_film(path))
+    assert frame.size == (48, 96)
+    expected = np.rot90(film[0], -1).astype(int)  # a quarter turn clockwise
+    assert np.abs(np.asarray(frame).astype(int) - expected).mean() < 5
+    tagged = Image.fromarray(film[0])
+    tagged.getexif()[0x0112] = 6  # the same turn
+    tagged.save(tmp_path / "photo.png", exif=tagged.getexif())
+    assert np.array_equal(np.asarray(read_image(tmp_path / "photo.png")), np.rot90(film[0], -1))
+
+
+def test_a_trimmed_film_is_whole(tmp_path: Path) -> None:
+    """Cut without decoding: the file holds packets that are not shown."""
+    source = write_film(tmp_path / "source.mp4", moving_square(60))
+    with (
+        av.open(str(source)) as given,
+        av.open(str(tmp_path / "t.mp4"), "w", options={"avoid_negative_ts": "0"}) as cut,
+    ):
+        stream = cut.add_stream_from_template(given.streams.video[0])
+        for packet in given.demux(given.streams.video[0]):
+            if packet.dts is not None and packet.pts is not None and packet.duration:
+                packet.pts -= 20 * packet.duration
+                packet.dts -= 20 * packet.duration
+                packet.stream = stream
+                cut.mux(packet)
+    assert len(list(_film(tmp_path / "t.mp4"))) >= 40
+
+
+def test_a_film_whose_sound_lasts_longer_is_whole(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "talk.mkv"), "w") as container:
+        picture: Any = container.add_stream("libx264", rate=25)
+        picture.height, picture.width, picture.pix_fmt = 48, 64, "yuv420p"
+        speech: Any = container.add_stream("pcm_s16le", rate=16_000, layout="mono")
+        for frame in moving_square(20):
+            container.mux(picture.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(picture.encode(None))
+        samples = av.AudioFrame.from_ndarray(np.zeros((1, 64_000), np.int16), format="s16", layout="mono")
+        samples.sample_rate = 16_000
+        container.mux(speech.encode(samples))
+        container.mux(speech.encode(None))
+    assert len(list(_film(tmp_path / "talk.mkv"))) == 20
+
+
+def test_a_picture_that_holds_several_is_named(tmp_path: Path) -> None:
+    first, *rest = [Image.fromarray(frame) for frame in moving_square(3, 32, 32)]
+    first.save(tmp_path / "pages.tiff", save_all=True, append_images=rest)
+    with pytest.raises(InputError, match=r"pages\.tiff holds 3 pictures; unpack it into a file for each"):
+        read_image(tmp_path / "pages.tiff")
 
 
 def test_a_missing_reader_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

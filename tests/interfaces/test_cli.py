@@ -9,11 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from diskoop import __version__
 from diskoop.interfaces import cli
 from diskoop.settings import Settings
+from tests.data.media import moving_square, tone, write_csv, write_film, write_frames, write_sound
 
 SMALL = [
     "data.name=oscillators", "data.limit=200", "model.k=10", "model.h=12", "spectrum.static=3", "spectrum.radius=0.9",
@@ -81,13 +84,127 @@ def test_data_describes_and_draws(tmp_path: Path) -> None:
     facts = json.loads(answer.stdout.splitlines()[-1])
     assert facts["sequences"] == {"train": 1620, "val": 180, "test": 400, "all": 2200}
     assert facts["shape"] == [24, 8]
-    assert facts["labels"]["mark"] == ["red", "green", "blue"]
+    assert list(facts["labels"]["mark"]) == ["red", "green", "blue"]
     assert (tmp_path / facts["preview"][0]).read_bytes().startswith(b"\x89PNG")
     spoken = diskoop("data", "oscillators", "--out", "other.png", cwd=tmp_path).stdout
-    assert "  mark: red, green, blue\n" in spoken
+    assert re.search(r"  mark: red \(\d+ \+ \d+ \+ \d+\), green \(.*\), blue \(.*\)\n", spoken)
+    total = sum(sum(counts) for counts in facts["labels"]["mark"].values())
+    assert total == 2200
     assert (tmp_path / "other.png").exists()
     again = json.loads(diskoop("data", "oscillators", "--json", cwd=tmp_path).stdout)["preview"]
     assert again != facts["preview"]  # nobody's file is written over
+
+
+@pytest.fixture(scope="module")
+def wares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of what people bring, some of it broken."""
+    root = tmp_path_factory.mktemp("wares")
+    (root / "empty").mkdir()
+    for number in range(4):
+        write_film(root / "films" / f"{number}.mp4", moving_square(12))
+        write_frames(root / "images" / str(number), moving_square(4))
+        write_sound(root / "sounds" / f"{number}.wav", tone(0.3))
+        write_csv(root / "tables" / f"{number}.csv", {"a": range(9), "b": range(9)})
+    noise = np.random.Generator(np.random.PCG64(0)).integers(0, 255, (50, 48, 64, 3), dtype=np.uint8)
+    whole = write_film(root / "films" / "cut.mp4", noise).read_bytes()
+    (root / "films" / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    (root / "images" / "2" / "1.png").write_bytes(b"\x89PNG and then nothing")
+    (root / "sounds" / "song.mp3").write_text("la la la")
+    write_csv(root / "tables" / "4.csv", {"a": [1, "", 3], "b": range(3)})
+    write_frames(root / "still" / "0", moving_square(1))
+    write_frames(root / "float" / "0", moving_square(4))
+    Image.fromarray(np.full((8, 8), 300.0, np.float32)).save(root / "float" / "0" / "5.tiff")
+    (root / "mixed").mkdir()
+    np.save(root / "mixed" / "0.npy", np.zeros((5, 3)))
+    np.save(root / "mixed" / "1.npy", np.zeros((5, 4)))
+    np.save(root / "nan.npy", np.full((5, 4, 3), np.nan))
+    np.save(root / "flat.npy", np.zeros((5, 32, 32), np.uint8))
+    np.save(root / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.save(root / "good.npy", np.random.Generator(np.random.PCG64(0)).normal(size=(20, 6, 3)))
+    write_csv(root / "few.csv", {"kind": "ab"})
+    write_csv(root / "many.csv", {"kind": "ab" * 20})
+    return root
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["empty"], "empty holds nothing, wanted videos"),
+        (["."], "point data.path at a folder that holds one kind"),
+        (["films"], "cut.mp4 is damaged or no video"),
+        (["images"], "images/2/1.png is damaged or no picture"),
+        (["sounds"], "song.mp3 is no recording: it begins with b'la la la'"),
+        (["tables"], "4.csv holds NaN or infinity"),
+        (["still"], "0 has 1 frame: dynamics need at least 2"),
+        (["float"], "5.tiff has fractions from 300 to 300, wanted 0 to 1"),
+        (["mixed"], "1.npy has frames of shape (4,) where mixed/0.npy has (3,): all must be alike"),
+        (["nan.npy"], "nan.npy: sequence 0 holds NaN or infinity"),
+        (["flat.npy"], "which looks like images: video is (n, time, channel, height, width)"),
+        (["pickled.npy"], "pickled.npy holds Python objects, not numbers"),
+        (["nowhere.npy"], "there is no file or folder"),
+        (["nowhere/"], "there is no file or folder"),
+        (["good.npy", "--labels", "few.csv"], "few.csv has 2 rows of labels for 20 sequences"),
+        (["good.npy", "--labels", "many.csv"], "many.csv has 40 rows of labels for 20 sequences"),
+        (["good.npy", "--labels", "none.csv"], "there is no file 'none.csv' with labels"),
+        (["good.npy", "data.windw=3"], "unknown setting 'data.windw'; did you mean 'data.window'?"),
+        (["good.npy", "model.k=3"], "model.k is no setting of data"),
+        (["good.npy", "--size", "32"], "data.size = 32 resizes uint8 video"),
+        (["puppets", "--sheets", "films"], "--sheets names the layer sheets of sprites, got it for 'puppets'"),
+        (["sprites"], "under CC-BY-SA 3.0 or GPL 3.0"),
+    ],
+)
+def test_bad_data_is_one_sentence_for_data_and_for_train(words: list[str], sentence: str, wares: Path) -> None:
+    before = sorted(path.name for path in wares.iterdir())
+    answer = diskoop("data", *words, cwd=wares)
+    assert answer.returncode == 2, answer.stderr
+    said = " ".join(answer.stderr.split())
+    assert sentence in said
+    assert said.startswith("diskoop: ")
+    assert "Traceback" not in answer.stderr
+    assert sorted(path.name for path in wares.iterdir()) == before
+    if words in (["films"], ["nan.npy"], ["mixed"], ["nowhere/"]):
+        trained = diskoop("train", f"data.path={words[0]}", cwd=wares)
+        assert trained.returncode == 2
+        absolute = sentence.replace("mixed/", f"{wares}/mixed/")
+        assert absolute in " ".join(trained.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "out"), [("films", 4, 1), ("images", 3, 1), ("sounds", 4, 1), ("tables", 4, 1)]
+)
+def test_what_is_bad_can_be_left_out(name: str, left: int, out: int, wares: Path, tmp_path: Path) -> None:
+    answer = diskoop("data", str(wares / name), "--skip-bad", "--json", cwd=tmp_path)
+    facts = json.loads(answer.stdout.splitlines()[-1])
+    assert facts["sequences"]["all"] == left
+    assert len([note for note in facts["notes"] if note.startswith("left out: ")]) == out
+    assert all((tmp_path / file).exists() for file in facts["preview"])
+    assert [Path(file).suffix for file in facts["preview"]] == ([".png", ".wav"] if name == "sounds" else [".png"])
+    spoken = diskoop("data", str(wares / name), "--skip-bad", cwd=tmp_path).stdout
+    assert "note: left out: " in spoken
+
+
+def test_a_preview_is_nobodys_file_and_no_part_of_the_data(tmp_path: Path) -> None:
+    folder = tmp_path / "takes"
+    for name in ("take", "take-1", "take-2", "other"):
+        write_sound(folder / f"{name}.wav", tone(0.3 if name == "other" else 3, 200))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for what in (".", ".", "take.wav"):  # the last one alone is shown where one is
+        answer = diskoop("data", what, "--json", cwd=folder)
+        assert answer.returncode == 0, answer.stderr
+        files = [(folder / file).resolve() for file in json.loads(answer.stdout.splitlines()[-1])["preview"]]
+        assert all(file.exists() for file in files)
+        assert all(file.parent == (tmp_path if what == "." else folder) for file in files)
+    for name, content in before.items():
+        assert (folder / name).read_bytes() == content
+
+
+def test_train_on_a_folder_and_skip(wares: Path, tmp_path: Path) -> None:
+    brief = ["model.k=6", "model.h=6", "model.width=4", "spectrum.static=2", "train.epochs=1", "train.batch=2"]
+    answer = diskoop("train", f"data.path={wares / 'films'}", "--skip-bad", "data.size=32", *brief, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "left out: " in answer.stderr
+    assert (tmp_path / "runs" / "films-1" / "model.safetensors").exists()
+    assert "skip_bad: true" in (tmp_path / "runs" / "films-1" / "settings.yaml").read_text()
 
 
 def test_data_alone_lists_the_sets(tmp_path: Path) -> None:

@@ -70,4 +70,7 @@ def open_data(settings: DataSettings) -> Sequences:
 
 
 def _looks_like_path(text: str) -> bool:
-    return Path(text).exists() or "/" in text or "\\" in text or "." in text
+    try:
+        return Path(text).exists() or any(sign in text for sign in "/\\.")
+    except OSError:  # too long for a name
+        return False

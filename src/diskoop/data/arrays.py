@@ -1,7 +1,7 @@
 """arrays in .npy, .npz and HDF5 files, mapped where they lie or streamed into the cache"""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from diskoop.data.scaling import Scale
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.data.videos import square
 from diskoop.errors import InputError
+from diskoop.settings import FRAME_SIZES
 from diskoop.storage import cache_folder, whole_file
 
 HDF5 = (".h5", ".hdf5", ".hdf")
@@ -31,30 +32,37 @@ class Arrays:
     """What one file holds."""
 
     x: NDArray[Any]  # the sequences, perhaps a memory map
-    beside: dict[str, NDArray[Any]]  # everything else
+    beside: dict[str, NDArray[Any]]  # small arrays: labels, names, lengths
+    unread: dict[str, str]  # other arrays, and why they were not read
 
 
 def read(path: Path) -> Arrays:
     """Sequences and what lies beside them, from one file; nothing is unpickled."""
     beside: dict[str, NDArray[Any]]
+    unread: dict[str, str]
     with _opening(path):
         if path.suffix.lower() == ".npy":
-            x, beside = np.load(path, mmap_mode="r", allow_pickle=False), {}
+            x, beside, unread = np.load(path, mmap_mode="r", allow_pickle=False), {}, {}
         elif path.suffix.lower() == ".npz":
-            x, beside = _from_npz(path)
+            x, beside, unread = _from_npz(path)
         else:
-            x, beside = _from_hdf5(path)
+            x, beside, unread = _from_hdf5(path)
     check(path, x)
     # Sequences in Fortran order do not lie in one piece each.
-    return Arrays(x if x.flags.c_contiguous else _streamed(path, x), beside)
+    return Arrays(x if x.flags.c_contiguous else _streamed(path, x), beside, unread)
 
 
 def array_clips(root: Path, files: list[Path]) -> list[Clip]:
     """A clip for each `.npy` file: (time, feature) or (time, channel, height, width)."""
-    return [Clip(file.relative_to(root).as_posix(), lambda file=file: _clip(file)) for file in files]  # type: ignore[misc]
+    return [
+        Clip(file.relative_to(root).as_posix(), str(file), lambda file=file: _clip(file))  # type: ignore[misc]
+        for file in files
+    ]
 
 
 def _clip(file: Path) -> Blocks:
+    if file.suffix.lower() != ".npy":
+        raise InputError(f"{file}: in a folder of arrays each sequence is a .npy file; give the path of this one alone")
     with _opening(file):
         x = np.load(file, mmap_mode="r", allow_pickle=False)
     if x.ndim not in (2, 4):
@@ -65,6 +73,8 @@ def _clip(file: Path) -> Blocks:
     _check_numbers(file, x)
     if x.ndim == 4 and x.dtype != np.uint8:
         raise InputError(f"{file} holds {x.dtype} frames, wanted uint8 from 0 to 255")
+    if x.ndim == 4:
+        check_frame(file, x.shape[1:])
     at_once = max(1, 2**24 // max(1, int(np.prod(x.shape[1:]))))
     for begin in range(0, len(x), at_once):
         block = np.asarray(x[begin : begin + at_once])
@@ -79,7 +89,13 @@ def label_columns(found: Arrays) -> dict[str, NDArray[Any]]:
     columns = {name: given for name, given in found.beside.items() if given.shape == (len(found.x),)}
     for name, codes in columns.items():
         words = found.beside.get(f"{name}_names")
-        if words is not None and codes.dtype.kind in "ui" and codes.min() >= 0 and codes.max() < len(words):
+        if (
+            words is not None
+            and words.ndim == 1
+            and codes.dtype.kind in "ui"
+            and codes.min() >= 0
+            and codes.max() < len(words)
+        ):
             columns[name] = words[codes]
     return columns
 
@@ -157,28 +173,57 @@ def check(path: Path, x: NDArray[Any]) -> None:
         raise InputError(f"{path} has shape {x.shape} and holds nothing")
 
 
+def check_frame(path: Path, frame: Sequence[int], fix: str = "") -> None:
+    """An InputError unless the networks for video take such frames (channel, height, width)."""
+    if frame[0] not in (1, 3) or frame[1] != frame[2] or frame[1] not in FRAME_SIZES:
+        raise InputError(
+            f"{path} has frames of shape {tuple(frame)}, wanted 1 or 3 channels of {', '.join(map(str, FRAME_SIZES))} "
+            f"pixels square{fix}"
+        )
+
+
 def _check_numbers(path: Path, x: NDArray[Any]) -> None:
-    if x.dtype.kind not in "uif":
+    if x.dtype.kind not in "uif" or x.dtype.itemsize > 8:
         raise InputError(f"{path} holds {x.dtype}, wanted numbers")
 
 
-def _from_npz(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-    with np.load(path, allow_pickle=False) as file:
-        name = _name_of_sequences(path, dict.fromkeys(file.files))
-        beside = {other: file[other] for other in file.files if other != name}
-        with ZipFile(path) as archive:
-            member = f"{name}.npy"
-            if archive.getinfo(member).file_size <= SMALL:
-                return file[name], beside
-            # Unpacked on disk and mapped: it may be larger than memory.
-            unpacked = cache_folder() / f"{path.stem}-{_key(path, name)}.npy"
-            if not unpacked.exists():
-                with whole_file(unpacked) as temporary, archive.open(member) as packed, temporary.open("wb") as out:
-                    shutil.copyfileobj(packed, out, 2**20)
-            return mapped(unpacked), beside
+Contents = tuple[NDArray[Any], dict[str, NDArray[Any]], dict[str, str]]
+LARGE = 2**24  # numbers in an array that is no label, name or length, and need not be read
 
 
-def _from_hdf5(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+def _from_npz(path: Path) -> Contents:
+    with ZipFile(path) as archive, np.load(path, allow_pickle=False) as file:
+        heads = {name: _head(archive, f"{name}.npy") for name in file.files}
+        name = _name_of_sequences(path, {name: len(shape) for name, (shape, _) in heads.items()})
+        unread = {other: reason for other, head in heads.items() if other != name and (reason := _unfit(*head))}
+        beside = {other: file[other] for other in heads if other != name and other not in unread}
+        if heads[name][1].hasobject or archive.getinfo(f"{name}.npy").file_size <= SMALL:
+            return file[name], beside, unread  # which refuses objects
+        # Unpacked on disk and mapped: it may be larger than memory.
+        unpacked = cache_folder() / f"{path.stem[:40]}-{_key(path, name)}.npy"
+        if not unpacked.exists():
+            with whole_file(unpacked) as out, archive.open(f"{name}.npy") as packed, out.open("wb") as stream:
+                shutil.copyfileobj(packed, stream, 2**20)
+        return mapped(unpacked), beside, unread
+
+
+def _head(archive: ZipFile, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array in a .npz, without reading it."""
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    return shape, dtype
+
+
+def _unfit(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
+    """Why an array beside the sequences is not read."""
+    if dtype.hasobject:
+        return "holds Python objects"
+    return f"has shape {shape}" if len(shape) > 1 or int(np.prod(shape)) > LARGE else None
+
+
+def _from_hdf5(path: Path) -> Contents:
     try:
         import h5py
     except ImportError:
@@ -187,17 +232,14 @@ def _from_hdf5(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
         name = _name_of_sequences(path, {name: item.ndim for name, item in found.items()})
-        beside = {other: np.asarray(item) for other, item in found.items() if other != name and item.dtype.kind != "O"}
-        beside |= {
-            other: np.asarray(item.asstr())
-            for other, item in found.items()
-            if other != name and h5py.check_string_dtype(item.dtype)
-        }
-        source = found[name]
+        source = found.pop(name)
+        words = {other for other, item in found.items() if h5py.check_string_dtype(item.dtype) and item.ndim == 1}
+        unread = {o: why for o, item in found.items() if o not in words and (why := _unfit(item.shape, item.dtype))}
+        beside = {o: np.asarray(item.asstr() if o in words else item) for o, item in found.items() if o not in unread}
         check(path, source)
         if source.id.get_offset() is not None:  # one piece, not compressed
-            return np.memmap(path, source.dtype, "r", source.id.get_offset(), source.shape), beside
-        return _streamed(path, source), beside
+            return np.memmap(path, source.dtype, "r", source.id.get_offset(), source.shape), beside, unread
+        return _streamed(path, source), beside, unread
 
 
 def _streamed(path: Path, source: Any) -> NDArray[Any]:
@@ -212,11 +254,11 @@ def _streamed(path: Path, source: Any) -> NDArray[Any]:
     return drawn_once(path.stem, _key(path, str(source.dtype)), source.shape, copy, source.dtype)
 
 
-def _name_of_sequences(path: Path, ranks: dict[str, int | None]) -> str:
+def _name_of_sequences(path: Path, ranks: dict[str, int]) -> str:
     """`x`, or the only array there is, or the only one with as many axes as sequences have."""
     if "x" in ranks:
         return "x"
-    likely = [name for name, rank in ranks.items() if rank is not None and rank >= 3]
+    likely = [name for name, rank in ranks.items() if rank >= 3]
     for few in (list(ranks), likely):
         if len(few) == 1:
             return few[0]

@@ -1,5 +1,6 @@
 """clips and their labels -> Sequences: split, cut into windows, scaled"""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +26,6 @@ class Cut(NamedTuple):
 AS_IT_IS = Cut(whole=float("inf"), window=0)
 
 
-class Piece(NamedTuple):
-    """Some frames of a clip that belong to one split."""
-
-    clip: int
-    begin: int
-    length: int
-    part: int
-
-
 def assemble(
     name: str,
     gathered: Gathered,
@@ -48,13 +40,13 @@ def assemble(
     group = _group(labels, settings)
     if group is not None and settings.group is None:
         notes = (*notes, f"split by {group!r}, so that nobody is in two splits (data.group=none splits by clip)")
-    pieces = [
-        Piece(piece.clip, piece.begin + at, length, piece.part)
-        for piece in _pieces(name, gathered, labels, group, settings)
-        for at, length in windows(piece.length, window, stride)
-    ]
-    clips, offsets, lengths, parts = (np.array(column, np.int64) for column in zip(*pieces, strict=True))
-    starts = gathered.starts[clips] + offsets
+    clips, offsets, sizes, parts = _pieces(name, gathered, labels, group, settings)
+    begins = [windows(int(size), window, stride) for size in sizes] if (sizes > window).any() else None
+    if begins is not None:  # else every piece is a window, and there may be millions
+        counts = [len(some) for some in begins]
+        clips, sizes, parts = (np.repeat(column, counts) for column in (clips, sizes, parts))
+        offsets = np.repeat(offsets, counts) + np.concatenate(begins)
+    starts, lengths = gathered.starts[clips] + offsets, np.minimum(sizes, window)
     if gathered.frames.ndim == 2:
         scale = measure(gathered.frames, starts, lengths, parts == PARTS.index("train"))
         units = signal_units(scale, gathered.frames.dtype, features=units.features, rate=units.rate)
@@ -83,36 +75,40 @@ def _group(labels: Labels, settings: DataSettings) -> str | None:
         if settings.group not in labels.codes:
             raise InputError(f"data.group = {settings.group}, but the labels are {', '.join(labels.codes) or 'none'}")
         return settings.group
-    return next((name for name in PEOPLE if len(labels.values.get(name, ())) >= ENOUGH), None)
+    people = (name for name in labels.codes if re.sub(r"[\W_]*id$", "", name.casefold()) in PEOPLE)
+    return next((name for name in people if len(labels.values[name]) >= ENOUGH), None)
 
 
-def _pieces(name: str, gathered: Gathered, labels: Labels, group: str | None, settings: DataSettings) -> list[Piece]:
+Pieces = tuple[Indices, Indices, Indices, Indices]  # (n,) each: clip, first frame, frames, which of PARTS
+
+
+def _pieces(name: str, gathered: Gathered, labels: Labels, group: str | None, settings: DataSettings) -> Pieces:
     """Who trains, who validates, who tests: whole clips, or with one or two clips alone, stretches of time."""
     count = len(gathered.lengths)
     if count < 3 and labels.parts is None:
-        return [piece for clip in range(count) for piece in _stretches(name, clip, gathered.lengths, settings)]
-    groups = np.arange(count) if group is None else labels.codes[group]
+        return _stretches(name, gathered.lengths, settings)
+    clips = np.arange(count)
+    groups = clips if group is None else labels.codes[group]
     try:
         parts = split_groups(groups, settings.holdout, settings.test, labels.parts)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    return [Piece(clip, 0, int(gathered.lengths[clip]), int(parts[clip])) for clip in range(count)]
+    return clips, np.zeros(count, np.int64), gathered.lengths, parts.astype(np.int64)
 
 
-def _stretches(name: str, clip: int, lengths: Indices, settings: DataSettings) -> list[Piece]:
-    """The last frames of a lone clip test, those before them validate."""
-    length = int(lengths[clip])
-    test = round(settings.test * length)
-    validate = round(settings.holdout * (length - test))
-    sizes = [length - test - validate, validate, test]
-    wanted = (1.0, settings.holdout, settings.test)
-    if any(share and size < 2 for share, size in zip(wanted, sizes, strict=True)):
+def _stretches(name: str, lengths: Indices, settings: DataSettings) -> Pieces:
+    """The last frames of each clip test, those before them validate."""
+    test = np.rint(settings.test * lengths).astype(np.int64)
+    validate = np.rint(settings.holdout * (lengths - test)).astype(np.int64)
+    sizes = np.stack([lengths - test - validate, validate, test], 1)  # (clip, part)
+    wanted = np.array([1.0, settings.holdout, settings.test]) > 0
+    if (sizes[:, wanted] < 2).any():
+        there = f"{len(lengths)} clip{'s' if len(lengths) > 1 else ''} of {', '.join(map(str, lengths))} frames"
         raise InputError(
-            f"{name} holds {len(lengths)} clip{'s' if len(lengths) > 1 else ''} of {length} frames, too little to "
-            "train, validate and test on; give 3 clips at least, or a longer one"
+            f"{name} holds {there}, too little to train, validate and test on; give 3 clips at least, or a longer one"
         )
-    begins = np.cumsum(sizes) - sizes
-    return [Piece(clip, int(begins[part]), size, part) for part, size in enumerate(sizes) if size]
+    clips, parts = np.nonzero(sizes)
+    return clips, (sizes.cumsum(1) - sizes)[clips, parts], sizes[clips, parts], parts
 
 
 def _window(cut: Cut, longest: int, settings: DataSettings) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
+from diskoop.errors import InputError
 from diskoop.storage import cache_folder, whole_file, whole_folder, write_text
 
 Advance = Callable[[int], None]  # tells how many more are done
@@ -27,10 +30,10 @@ def drawn_once(
     dtype: Any = np.uint8,
 ) -> NDArray[Any]:
     """The array of `shape` that `draw` fills, read-only; from the cache if `key` was drawn before."""
-    path = cache_folder() / f"{name}-{key}.npy"
+    path = cache_folder() / f"{_plain(name)}-{key}.npy"
     if not path.exists():
         with whole_file(path) as temporary, advancing(f"drawing {name}", shape[0]) as advance:
-            out = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
+            out = _with_room(temporary, shape, dtype)
             draw(out, advance)
             out.flush()
             del out
@@ -41,14 +44,18 @@ def kept_once(
     name: str, key: str, write: Callable[["FrameFile"], dict[str, Any]]
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """The frames that `write` appends and the facts it returns (plain JSON); from the cache if `key` is there."""
-    folder = cache_folder() / f"{name}-{key}"
+    folder = cache_folder() / f"{_plain(name)}-{key}"
     if not folder.exists():
-        with whole_folder(folder) as temporary:
-            with (temporary / "frames.npy").open("wb+") as stream:
-                file = FrameFile(stream)
-                facts = write(file)
-                file.finish()
-            write_text(temporary / "facts.json", json.dumps(facts))
+        try:
+            with whole_folder(folder) as temporary:
+                with (temporary / "frames.npy").open("wb+") as stream:
+                    file = FrameFile(stream)
+                    facts = write(file)
+                    file.finish()
+                write_text(temporary / "facts.json", json.dumps(facts))
+        except InputError:
+            if not folder.exists():  # it may be that another process was faster
+                raise
     return mapped(folder / "frames.npy"), json.loads((folder / "facts.json").read_text(encoding="utf-8"))
 
 
@@ -68,7 +75,10 @@ class FrameFile:
             self._header()
             self.begin = self.stream.tell()
         assert (block.shape[1:], block.dtype) == self.frame
-        self.stream.write(np.ascontiguousarray(block).data)
+        try:
+            self.stream.write(np.ascontiguousarray(block).data)
+        except OSError as error:
+            raise _no_room(error) from None
         self.count += len(block)
 
     def rewind(self, count: int) -> None:
@@ -94,6 +104,26 @@ class FrameFile:
         shape, dtype = self.frame
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (self.count, *shape)}
         np.lib.format.write_array_header_1_0(self.stream, header)
+
+
+def _with_room(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:
+    """A new array on disk, all of its room taken now: running out while it is mapped would end the process."""
+    try:
+        out: np.memmap[Any, Any] = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        if hasattr(os, "posix_fallocate"):
+            with path.open("rb+") as stream:
+                os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        raise _no_room(error) from None
+    return out
+
+
+def _no_room(error: OSError) -> InputError:
+    return InputError(f"cannot write to {cache_folder()}: {error.strerror or error}; DISKOOP_CACHE moves it")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w-]+", "-", name).strip("-")[:40] or "data"
 
 
 def mapped(path: Path) -> NDArray[Any]:

@@ -23,7 +23,8 @@ SKIP = "--skip-bad leaves it out"
 class Clip:
     """One sequence that can be read."""
 
-    name: str  # what labels and messages call it: its path below the folder that was given
+    name: str  # what labels call it: its path below the folder that was given
+    place: str  # what messages call it: where a person would look
     blocks: Callable[[], Blocks]
     labels: dict[str, str] = field(default_factory=dict)  # what its file says about it, once it has been read
     notes: list[str] = field(default_factory=list)  # what a person should know about it, once it has been read
@@ -57,16 +58,17 @@ def gather(
     title: str,
     files: Sequence[Path],
     find: Callable[[], Iterable[Clip]],
-    reader: ModuleType,
+    readers: Sequence[ModuleType],
     options: Any,
     skip_bad: bool,
 ) -> Gathered:
     """The frames of all clips that `find` lists, read unless the same `files` were read so before.
 
-    What cannot be read is an InputError, or with `skip_bad` left out and noted.
+    `readers` are the modules that make frames of them. What cannot be read is an InputError, or with `skip_bad` left
+    out and noted.
     """
-    seen = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = digest(reader, options, skip_bad, seen)
+    seen = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    key = digest(*readers, options, skip_bad, seen)
 
     def write(file: FrameFile) -> dict[str, Any]:
         clips = list(find())
@@ -94,7 +96,7 @@ def gather(
         names = [clip.name for clip in good]
         return {"names": names, "lengths": lengths, "labels": labels, "notes": notes}
 
-    frames, facts = kept_once(_plain(title), key, write)
+    frames, facts = kept_once(title, key, write)
     lengths = np.array(facts["lengths"], np.int64)
     return Gathered(frames, facts["names"], lengths, facts["labels"], tuple(facts["notes"]), lengths.cumsum() - lengths)
 
@@ -104,18 +106,18 @@ def _append(clip: Clip, good: list[Clip], file: FrameFile) -> None:
     begin = file.count
     for block in clip.blocks():
         if file.frame is not None and file.count and block.shape[1:] != file.frame[0]:
-            first = good[0].name if good else clip.name
+            first = good[0].place if good else clip.place
             raise InputError(
-                f"{clip.name} has frames of shape {block.shape[1:]} where {first} has {file.frame[0]}: all must be "
+                f"{clip.place} has frames of shape {block.shape[1:]} where {first} has {file.frame[0]}: all must be "
                 "alike"
             )
         sound = are_numbers(block)
         if not sound.all():
             at = file.count - begin + int(np.argmin(sound))
-            raise InputError(f"{clip.name} holds {NOT_NUMBERS} in frame {at}; mend it")
+            raise InputError(f"{clip.place} holds {NOT_NUMBERS} in frame {at}; mend it")
         file.append(block)
     if file.count - begin < 2:
-        raise InputError(f"{clip.name} has {_frames(file.count - begin)}: dynamics need at least 2")
+        raise InputError(f"{clip.place} has {_frames(file.count - begin)}: dynamics need at least 2")
 
 
 def _frames(count: int) -> str:
@@ -137,16 +139,25 @@ def decoding(file: Path, what: str) -> Iterator[None]:
 
 
 def natural(text: object) -> list[tuple[int, int, str]]:
-    """A sort key that puts frame 9 before frame 10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", str(text).lower())]
+    """A sort key that puts frame 9 before frame 10, and tells any two texts apart."""
+    parts = re.split(r"([0-9]+)", str(text).lower())
+    return [
+        *((0, int(part), "") if part[:1] in "0123456789" else (1, 0, part) for part in parts if part),
+        (2, 0, str(text)),
+    ]
 
 
 def files_below(folder: Path) -> list[Path]:
     """All files, in natural order; hidden ones (names with a dot first) are the system's, not the user's."""
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    visible = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    return sorted(visible, key=lambda path: natural(path.relative_to(folder).as_posix()))
-
-
-def _plain(title: str) -> str:
-    return re.sub(r"[^\w-]+", "-", title).strip("-")[:40] or "data"
+    found: list[Path] = []
+    seen: set[Path] = set()
+    waiting = [folder]
+    while waiting:  # links are followed, but none twice
+        here = waiting.pop()
+        if here.resolve() in seen:
+            continue
+        seen.add(here.resolve())
+        visible = [entry for entry in here.iterdir() if not entry.name.startswith(".")]
+        found += [entry for entry in visible if entry.is_file()]
+        waiting += [entry for entry in visible if entry.is_dir()]
+    return sorted(found, key=lambda path: natural(path.relative_to(folder).as_posix()))

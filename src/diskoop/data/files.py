@@ -1,15 +1,18 @@
 """a user's own arrays, videos, recordings, tables"""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diskoop.data import arrays, sound, tables, videos
 from diskoop.data.assembly import Cut, assemble
-from diskoop.data.clips import SKIP, Gathered, files_below, gather
+from diskoop.data.clips import SKIP, Clip, Gathered, files_below, gather
 from diskoop.data.labels import LABEL_FILES, Labels, code, from_csv, from_csv_in_order, from_folders
 from diskoop.data.scaling import NOT_NUMBERS, measure
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
@@ -25,18 +28,25 @@ KINDS = {
 }
 
 
-CUTS = {"videos": Cut(32, 16), "images": Cut(32, 16), "recordings": Cut(1000, 400), "tables": Cut(512, 128)}
-CUTS["arrays"] = CUTS["tables"]
+CUTS = {
+    "videos": Cut(whole=32, window=16),
+    "images": Cut(whole=32, window=16),
+    "recordings": Cut(whole=1000, window=400),
+    "tables": Cut(whole=512, window=128),
+    "arrays": Cut(whole=512, window=128),
+}
+# One array is what somebody has cut already; only what no network could take at once is cut again.
+LONG_ARRAYS = {3: Cut(whole=2000, window=128), 5: Cut(whole=64, window=16)}
 
 
 def load(settings: DataSettings) -> Sequences:
     """The sequences at `settings.path`, whatever they are kept in."""
     assert settings.path is not None
     path = Path(settings.path).expanduser()
-    if not path.exists():
+    if not _exists(path):
         raise InputError(f"there is no file or folder {settings.path!r}")
-    kind, files, notes = _survey(path)
-    _refuse(kind, settings)
+    kind, files, notes = _survey(path, settings)
+    _refuse(kind, path, settings)
     if kind == "arrays" and path.is_file():
         return _from_arrays(path, settings)
     root = path if path.is_dir() else path.parent
@@ -53,46 +63,69 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     """One file with all sequences, and perhaps a label for each beside them."""
     found = arrays.read(path)
     x = found.x if settings.size in (None, found.x.shape[-1]) else arrays.resized(path, found.x, settings.size)
-    count, time = x.shape[:2]
-    columns: dict[str, Any] = arrays.label_columns(found)
-    notes = [
-        f"{name!r} of shape {given.shape} is no label: one value for each of {count} sequences is wanted"
+    if x.ndim == 5:
+        arrays.check_frame(path, x.shape[2:], "; data.size=64 resizes them" if x.dtype == np.uint8 else "")
+    columns, notes = _beside(found)
+    lengths = _lengths(path, x, columns)
+    if settings.labels:
+        columns |= from_csv_in_order(Path(settings.labels).expanduser(), len(x))
+    gathered, kept, scale = Gathered.of(x, lengths), np.arange(len(x)), None
+    if x.ndim == 3 or x.dtype != np.uint8:
+        scale = measure(gathered.frames, gathered.starts, lengths, np.ones(len(x), bool))
+        if len(scale.bad):
+            if not settings.skip_bad:
+                raise InputError(f"{path}: sequence {scale.bad[0]} holds {NOT_NUMBERS}; mend it ({SKIP})")
+            notes.append(f"left out: {len(scale.bad)} sequences with {NOT_NUMBERS}, the first {scale.bad[0]}")
+            kept = np.setdiff1d(kept, scale.bad)
+            gathered = replace(gathered, names=[f"{_title(path)} {row}" for row in range(len(x))])
+    units = arrays.pixel_units(path, x, scale) if x.ndim == 5 else Units(features=arrays.feature_names(found))
+    labels = code({name: np.asarray(column)[kept] for name, column in columns.items()}, always=(settings.group,))
+    notes += labels.notes
+    return assemble(_title(path), gathered.select(kept), labels, units, settings, LONG_ARRAYS[x.ndim], tuple(notes))
+
+
+def _beside(found: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
+    """Labels that lie beside the sequences, and what lies there and is none."""
+    columns: dict[str, Any] = dict(arrays.label_columns(found))
+    odd = {
+        name: f"has shape {given.shape}"
         for name, given in found.beside.items()
         if name not in columns and not arrays.is_naming(found, name)
-    ]
-    lengths = np.full(count, time)
-    if "lengths" in columns:
-        lengths = np.asarray(columns.pop("lengths")).astype(np.int64)
-        if not ((lengths >= 2) & (lengths <= time)).all():
-            raise InputError(f"{path}: the lengths should be from 2 to {time}, got {lengths.min()} to {lengths.max()}")
-    if settings.labels:
-        columns |= from_csv_in_order(Path(settings.labels).expanduser(), count)
-    gathered, scale = Gathered.of(x, lengths), None
-    if x.ndim == 3 or x.dtype != np.uint8:
-        scale = measure(gathered.frames, gathered.starts, lengths, np.ones(count, bool))
-        if len(scale.bad):
-            sentence = f"{path}: sequence {scale.bad[0]} holds {NOT_NUMBERS}"
-            if not settings.skip_bad:
-                raise InputError(f"{sentence}; mend it ({SKIP})")
-            notes.append(f"left out: {len(scale.bad)} sequences with {NOT_NUMBERS}, the first {scale.bad[0]}")
-    units = arrays.pixel_units(path, x, scale) if x.ndim == 5 else Units(features=arrays.feature_names(found))
-    kept = np.setdiff1d(np.arange(count), scale.bad) if scale is not None else np.arange(count)
-    labels = code({name: np.asarray(column)[kept] for name, column in columns.items()})
-    return assemble(_title(path), gathered.select(kept), labels, units, settings, notes=(*notes, *labels.notes))
+    }
+    wanted = f"one value for each of {len(found.x)} sequences is wanted"
+    return columns, [f"{name!r} is no label: it {why}, {wanted}" for name, why in {**odd, **found.unread}.items()]
+
+
+def _lengths(path: Path, x: NDArray[Any], columns: dict[str, Any]) -> Indices:
+    """How many frames of each sequence are real, (n,)."""
+    count, time = x.shape[:2]
+    if "lengths" not in columns:
+        return np.full(count, time)
+    lengths = np.asarray(columns.pop("lengths")).astype(np.int64)
+    if not ((lengths >= 2) & (lengths <= time)).all():
+        raise InputError(f"{path}: the lengths should be from 2 to {time}, got {lengths.min()} to {lengths.max()}")
+    return lengths
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a name
+        return False
 
 
 def _title(path: Path) -> str:
     return path.name or path.resolve().name
 
 
-def _survey(path: Path) -> tuple[str, list[Path], list[str]]:
+def _survey(path: Path, settings: DataSettings) -> tuple[str, list[Path], list[str]]:
     """What kind of thing lies here, in which files, and what else was seen."""
     found = files_below(path) if path.is_dir() else [path]
+    given = _label_file(path, settings)
+    found = [file for file in found if given is None or file.resolve() != given.resolve()]
     by_kind: dict[str, list[Path]] = {}
     others: Counter[str] = Counter()
     for file in found:
-        if file.parent == path and file.name.lower() in LABEL_FILES:
-            continue
         kind = next((kind for kind, suffixes in KINDS.items() if file.suffix.lower() in suffixes), None)
         if kind is None:
             others[file.suffix.lower() or file.name] += 1
@@ -102,7 +135,7 @@ def _survey(path: Path) -> tuple[str, list[Path], list[str]]:
         others.update(file.name for file in by_kind.pop("tables"))
     if not by_kind:
         known = ", ".join(f"{kind} ({' '.join(suffixes)})" for kind, suffixes in KINDS.items())
-        got = _counted(others) or ("nothing but labels" if found else "nothing")
+        got = _counted(others) or ("nothing" if given is None else f"nothing but {given.name}")
         raise InputError(f"{path} holds {got}, wanted {known}")
     if len(by_kind) > 1:
         counts = " and ".join(f"{len(files)} {kind}" for kind, files in by_kind.items())
@@ -118,58 +151,51 @@ def _counted(others: Counter[str]) -> str:
 def _gather(kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings) -> tuple[Gathered, Units]:
     """All clips, and the units they are in (a signal's scale follows once it is known who trains)."""
     size, every = settings.size or 64, settings.every
-    title = _title(path)
+
+    def read(find: Callable[[], list[Clip]], reader: ModuleType, *options: Any) -> Gathered:
+        return gather(_title(path), files, find, [reader], options, settings.skip_bad)
+
     if kind == "tables":
-        roles = tables.layout(files[0], settings.id, settings.time)
-        if roles.id is not None and len(files) == 1:
-            return _long_table(files[0], roles, settings)
-        gathered = gather(
-            title, files, lambda: tables.table_clips(root, files, roles), tables, vars(roles), settings.skip_bad
-        )
-        return gathered, Units(features=roles.features)
-    find, reader, options, units = {
-        "videos": (lambda: videos.video_clips(root, files, size, every), videos, [size, every], PIXELS),
-        "images": (lambda: videos.frame_folder_clips(root, files, size, every), videos, [size, every], PIXELS),
-        "recordings": (lambda: sound.recording_clips(root, files), sound, [], Units(rate=sound.RATE)),
-        "arrays": (lambda: arrays.array_clips(root, files), arrays, [], PIXELS),
-    }[kind]
-    gathered = gather(title, files, find, reader, options, settings.skip_bad)
-    return gathered, units if gathered.frames.dtype == np.uint8 or units.rate else Units()
+        roles = tables.first_layout(files, settings.id, settings.time, settings.skip_bad)
+        clips_in = tables.table_clips if roles.id is None else tables.long_table_clips
+        gathered = read(lambda: clips_in(root, files, roles), tables, vars(roles))
+        return gathered, Units(features=tuple(name for name in roles.features if name not in gathered.labels))
+    if kind == "recordings":
+        return read(lambda: sound.recording_clips(root, files), sound), Units(rate=sound.RATE)
+    if kind == "arrays":
+        gathered = read(lambda: arrays.array_clips(root, files), arrays)
+        return gathered, PIXELS if gathered.frames.ndim == 4 else Units()
+    clips_of = videos.video_clips if kind == "videos" else videos.frame_folder_clips
+    return read(lambda: clips_of(root, files, size, every), videos, kind, size, every), PIXELS
 
 
-def _long_table(path: Path, roles: tables.Layout, settings: DataSettings) -> tuple[Gathered, Units]:
-    features: list[str] = []
-
-    def find() -> list[Any]:
-        clips, names = tables.long_table_clips(path, roles)
-        features.extend(names)
-        return clips
-
-    gathered = gather(path.name, [path], find, tables, vars(roles), settings.skip_bad)
-    names = tuple(name for name in roles.features if name not in gathered.labels)
-    assert not features or tuple(features) == names
-    return gathered, Units(features=names)
-
-
-def _refuse(kind: str, settings: DataSettings) -> None:
+def _refuse(kind: str, path: Path, settings: DataSettings) -> None:
     """Settings that mean nothing for this kind are mistakes."""
-    pictures = ("videos", "images", "arrays")
+    pictures = ("videos", "images", *(["one file of arrays"] if kind == "arrays" and path.is_dir() else ["arrays"]))
     for key, kinds in (("size", pictures), ("every", pictures[:2]), ("id", ("tables",)), ("time", ("tables",))):
         given = getattr(settings, key)
         if given != DataSettings.model_fields[key].default and kind not in kinds:
             raise InputError(f"data.{key} = {given} is for {' and '.join(kinds)}, not for {kind}")
 
 
+def _label_file(path: Path, settings: DataSettings) -> Path | None:
+    """The CSV that the user names, or that lies in the folder under a usual name."""
+    if settings.labels is not None:
+        return Path(settings.labels).expanduser()
+    entries = sorted(path.iterdir()) if path.is_dir() else []
+    return next((entry for entry in entries if entry.name.lower() in LABEL_FILES and entry.is_file()), None)
+
+
 def _labels(path: Path, gathered: Gathered, settings: DataSettings) -> tuple[Labels, Indices, list[str]]:
     """Labels of the clips, which clips are kept, and notes: from a CSV, from the files themselves, from folders."""
-    given = Path(settings.labels).expanduser() if settings.labels else None
-    if given is None and path.is_dir():
-        given = next((path / name for name in LABEL_FILES if (path / name).is_file()), None)
-    columns = {**from_folders(gathered.names), **gathered.labels}
+    given = _label_file(path, settings)
+    folders, notes = from_folders(gathered.names)
+    columns = {**folders, **gathered.labels}
     if given is None:
-        return code(columns), np.arange(len(gathered.names)), []
-    said, kept, notes = from_csv(given, gathered.names, settings.skip_bad)
+        return code(columns, always=(settings.group,)), np.arange(len(gathered.names)), notes
+    said, kept, more = from_csv(given, gathered.names, settings.skip_bad)
     columns = {name: [column[at] for at in kept] for name, column in columns.items()}
-    # Where folders repeat what the CSV says, its name for it is the better one.
-    unsaid = {name: column for name, column in columns.items() if list(column) not in said.values()}
-    return code(unsaid | said), np.array(kept), [f"labels from {given}", *notes]
+    # Where folders repeat what the CSV says, its name for it is the better one; but a split stays a split.
+    unsaid = {name: column for name, column in columns.items() if name == "split" or column not in said.values()}
+    labels = code(unsaid | said, always=(settings.group,))
+    return labels, np.array(kept), [*notes, f"labels from {given}", *more]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diskoop.data.sequences import Indices, Units
 
-CHUNK_BYTES = 2**26
+CHUNK_BYTES = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,18 +63,23 @@ def are_numbers(frames: NDArray[Any]) -> NDArray[np.bool_]:
 
 def signal_units(scale: Scale, dtype: np.dtype[Any], **more: Any) -> Units:
     """Mean 0 and deviation 1 inside the model, the user's numbers outside; whole numbers come back as fractions."""
-    kept = "float64" if dtype.itemsize > 4 else "float32"
+    kept = "float64" if dtype.itemsize > (4 if dtype.kind == "f" else 2) else "float32"
     return Units(tuple(scale.spread.tolist()), tuple(scale.mean.tolist()), kept, **more)
 
 
 def _blocks(frames: NDArray[Any], starts: Indices, lengths: Indices) -> Iterator[tuple[Indices, NDArray[Any]]]:
     """Some frames, and which sequence each belongs to: many short sequences, or a piece of a long one."""
     at_once = max(1, CHUNK_BYTES // max(1, int(np.prod(frames.shape[1:])) * frames.dtype.itemsize))
-    joined = np.append(starts[1:] != starts[:-1] + lengths[:-1], True)  # where the next one does not follow at once
+    ends = starts + lengths
     first = 0
-    for last in np.flatnonzero(joined).tolist():
-        owners = np.repeat(np.arange(first, last + 1), lengths[first : last + 1])
+    while first < len(starts):
+        # As many as follow one another without a gap and fit, but one at least.
+        last = min(first + 1 + at_once, len(starts))
+        follows = starts[first + 1 : last] == ends[first : last - 1]
+        fits = ends[first + 1 : last] - starts[first] <= at_once
+        last = first + 1 + int(np.argmin(np.append(follows & fits, False)))
+        owners = np.repeat(np.arange(first, last), lengths[first:last])
         for begin in range(0, len(owners), at_once):
             some = owners[begin : begin + at_once]
             yield some, np.asarray(frames[starts[first] + begin : starts[first] + begin + len(some)])
-        first = last + 1
+        first = last

@@ -149,10 +149,12 @@ class Sequences:
     def to_model(self, taken: Array, indices: Indices, weight: Tensor) -> tuple[Tensor, Tensor | None]:
         """The same for sequences that were `take`n before."""
         x = torch.from_numpy(taken)
-        # Fractions are scaled here in their own precision (a large offset would eat float32's), pixels over there.
-        x = self.units.to_model(x).to(weight) if x.is_floating_point() else self.units.to_model(x.to(weight.device))
+        if self.is_video:  # small numbers, and many: over there
+            x = self.units.to_model(x.to(weight.dtype) if x.is_floating_point() else x.to(weight.device))
+        else:  # in full precision: a large offset would eat float32's
+            x = self.units.to_model(x.double())
         mask = mask_of(self.lengths[indices])
-        return x.to(weight.dtype), None if mask is None else torch.from_numpy(mask).to(weight.device)
+        return x.to(weight), None if mask is None else torch.from_numpy(mask).to(weight.device)
 
     def select(self, indices: NDArray[Any] | Sequence[int] | slice) -> "Sequences":
         """A smaller set, by indices, a mask or a slice; nothing is read."""
@@ -191,23 +193,24 @@ class Sequences:
         clip = index if self.clips is None else int(self.clips[index])
         return self.clip_names[clip] if len(self.clip_names) else f"{self.name} {clip}"
 
-    def stitch(self, x: Array) -> dict[str, Array]:
+    def stitch(self, x: Array, lengths: Indices | None = None) -> dict[str, Array]:
         """Sequences (n, time, ...) that stand for this set's -> whole clips by name; where windows overlap, their mean.
 
-        A clip of which this set holds only some windows comes back from its first to its last one.
+        `lengths` (n,) says how many frames of each are real, if not as many as this set's. A clip of which this set
+        holds only some windows comes back from its first to its last one.
         """
         if x.shape[:2] != self.shape[:2]:
             raise InputError(f"expected {self.shape[0]} sequences of {self.shape[1]} frames to stitch, got {x.shape}")
+        real = self.lengths if lengths is None else lengths
         clips = np.arange(len(self)) if self.clips is None else self.clips
         offsets = np.zeros(len(self), np.int64) if self.offsets is None else self.offsets
         whole = {}
         for clip in dict.fromkeys(clips.tolist()):
             members = np.flatnonzero(clips == clip)
             begins = offsets[members] - offsets[members].min()
-            lengths = self.lengths[members]
-            total = int((begins + lengths).max())
+            total = int((begins + real[members]).max())
             sums, times = np.zeros((total, *x.shape[2:])), np.zeros(total)
-            for member, begin, length in zip(members, begins, lengths, strict=True):
+            for member, begin, length in zip(members, begins, real[members], strict=True):
                 sums[begin : begin + length] += x[member, :length]
                 times[begin : begin + length] += 1
             if not times.all():
@@ -234,12 +237,9 @@ def mask_of(lengths: Indices) -> NDArray[np.bool_] | None:
     return None if (lengths == longest).all() else np.arange(longest) < lengths[:, None]
 
 
-def windows(length: int, window: int, stride: int) -> list[tuple[int, int]]:
-    """(start, length) of the windows that cover a clip: the last one ends with it, and a short clip is one window."""
-    if length <= window:
-        return [(0, length)]
-    begins = [*range(0, length - window, stride), length - window]
-    return [(begin, window) for begin in begins]
+def windows(length: int, window: int, stride: int) -> Indices:
+    """Where the windows begin that cover a clip: the last one ends with it, and a short clip is one window."""
+    return np.append(np.arange(0, length - window, stride), max(length - window, 0))
 
 
 def split_in_order(total: int, test: int, holdout: float) -> NDArray[np.int8]:
@@ -266,8 +266,10 @@ def split_groups(
     elif holdout == 0:
         parts[parts == PARTS.index("val")] = PARTS.index("train")
     if not (parts == PARTS.index("train")).any():
+        counts = [int((parts == part).sum()) for part in (1, 2)]
         raise InputError(
-            f"training, validation and test need 3 sequences (or groups of them) at least, got {len(np.unique(groups))}"
+            f"nothing is left to train on: of {len(groups)} sequences in {len(np.unique(groups))} groups {counts[0]} "
+            f"validate and {counts[1]} test; give more of them, or data.holdout=0 or data.test=0"
         )
     return parts
 

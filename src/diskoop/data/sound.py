@@ -1,8 +1,8 @@
 """recordings <-> log spectrograms: 16 kHz, 201 bins, 10 ms a frame"""
 
+import re
 import wave
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,10 @@ _HANN = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
 
 
 def recording_clips(root: Path, files: Sequence[Path]) -> list[Clip]:
-    return [Clip(file.relative_to(root).as_posix(), lambda file=file: _blocks(file)) for file in files]  # type: ignore[misc]
+    return [
+        Clip(file.relative_to(root).as_posix(), str(file), lambda file=file: _blocks(file))  # type: ignore[misc]
+        for file in files
+    ]
 
 
 def _blocks(file: Path) -> Blocks:
@@ -45,28 +48,56 @@ def read_sound(file: Path) -> Sound:
         import soxr
     except ImportError:
         raise InputError(f"reading {file} takes soundfile and soxr: pip install 'diskoop[audio]'") from None
-    with decoding(file, "recording"), _unpacked(file), soundfile.SoundFile(file) as opened:
-        rate, promised = opened.samplerate, opened.frames
-        sound = opened.read(dtype="float32", always_2d=True).mean(1)
+    with decoding(file, "recording"):
+        _check_header(file)
+        with soundfile.SoundFile(file) as opened:
+            rate, promised = opened.samplerate, opened.frames
+            sound = opened.read(dtype="float32", always_2d=True).mean(1)
     if len(sound) < promised:
-        raise InputError(f"{file} ends after {len(sound)} of {promised} samples; copy it again")
+        raise _cut_off(file, len(sound), promised, "samples")
     if not np.isfinite(sound).all():
         raise InputError(f"{file} holds NaN or infinity; mend it")
     resampled: Sound = sound if rate == RATE else soxr.resample(sound, rate, RATE).astype(np.float32)
     return resampled
 
 
-@contextmanager
-def _unpacked(file: Path) -> Iterator[None]:
-    """A block that cannot read recordings which are packed in the way of old corpora."""
-    try:
-        yield
-    except Exception:
-        with file.open("rb") as stream:
-            head = stream.read(1024)
-        if head.startswith(b"NIST_1A") and b"shorten" in head:
-            raise InputError(f"{file} is compressed with shorten; unpack it with sph2pipe or w_decode") from None
-        raise
+HEADS = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"FORM", b"NIST_1A", b"ID3")
+
+
+def _check_header(file: Path) -> None:
+    """An InputError for what the decoder would complain about at length, or read as if it were whole."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        head = stream.read(1024)
+        stream.seek(max(0, size - 2**16))
+        tail = stream.read()
+    is_mpeg = head[:1] == b"\xff" and head[1:2] >= b"\xe0"
+    if not (head.startswith(HEADS) or is_mpeg):
+        raise InputError(f"{file} is no recording: it begins with {head[:8]!r}; take it away or make it again")
+    if head.startswith(b"NIST_1A") and b"shorten" in head:
+        raise InputError(f"{file} is compressed with shorten; unpack it with sph2pipe or w_decode")
+    promised = _promised_size(head)
+    if promised > size:
+        raise _cut_off(file, size, promised, "bytes")
+    last_page = tail.rfind(b"OggS")
+    if head.startswith(b"OggS") and not (last_page >= 0 and tail[last_page + 5 : last_page + 6] >= b"\x04"):
+        raise InputError(f"{file} is cut off: its last page is missing; copy it again")
+
+
+def _promised_size(head: bytes) -> int:
+    """How many bytes a file should have, as far as its first ones say so."""
+    if head.startswith((b"RIFF", b"FORM")):
+        chunk = int.from_bytes(head[4:8], "little" if head.startswith(b"RIFF") else "big")
+        return chunk + 8 if chunk < 2**32 - 16 else 0  # programs that write as they go leave the largest number
+    if head.startswith(b"NIST_1A"):
+        figures = dict(re.findall(rb"(\w+) -i (\d+)", head))
+        wanted = (figures.get(name, b"0") for name in (b"sample_count", b"sample_n_bytes", b"channel_count"))
+        return 1024 + int(np.prod([int(figure) for figure in wanted]))
+    return 0
+
+
+def _cut_off(file: Path, there: int, promised: int, what: str) -> InputError:
+    return InputError(f"{file} is cut off: it ends after {there} of {promised} {what}; copy it again")
 
 
 def frame_count(samples: int) -> int:
@@ -116,11 +147,13 @@ def write_wav(path: str | Path, sound: NDArray[Any]) -> Path:
 
 
 def _transform(sound: NDArray[Any], begin: int, end: int) -> NDArray[np.complex128]:
-    """Frames `begin` to `end` of the short-time Fourier transform, the ends mirrored."""
-    half = WINDOW // 2
-    padded = np.pad(sound.astype(np.float64), half, mode="reflect")
-    frames = sliding_window_view(padded, WINDOW)[::HOP][begin:end]
-    return np.fft.rfft(frames * _HANN)
+    """Frames `begin` to `end` of the short-time Fourier transform, the sound mirrored at its ends."""
+    half, end = WINDOW // 2, min(end, frame_count(len(sound)))
+    first, last = begin * HOP - half, (end - 1) * HOP + half  # the samples these frames see
+    left, right = max(-first, 0), max(last - len(sound), 0)
+    pieces = sound[left:0:-1], sound[max(first, 0) : last], sound[-2 : -2 - right : -1]
+    seen = np.concatenate([piece.astype(np.float64) for piece in pieces])
+    return np.fft.rfft(sliding_window_view(seen, WINDOW)[::HOP] * _HANN)
 
 
 def _inverse(transform: NDArray[np.complex128], samples: int) -> Sound:

@@ -1,5 +1,6 @@
 """the paper's Sprites: composed from the published layer sheets, or read from the published arrays"""
 
+import sys
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -71,17 +72,22 @@ def _frames(given: str | None) -> Pixels:
                 f"{SOURCE}"
             )
         return mapped(path)
-    folder = Path(given)
+    folder = Path(given).expanduser()
     if not folder.is_dir():
         raise InputError(f"there is no folder {given!r} with the sheets of sprites; {SOURCE}")
     arrays = folder / "npy" if (folder / "npy").is_dir() else folder
     if any(arrays.glob("*_frames_train.npy")):
         files = sorted(arrays.glob("*.npy"))
-        key = digest("arrays", [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
+        key = digest(
+            sys.modules[__name__],
+            [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files],
+        )
         x = drawn_once("sprites", key, SHAPE, lambda out, advance: _copy_arrays(arrays, out, advance))
     else:
         sheets = _read_sheets(folder)
-        key = digest("sheets", [sha256(sheet.tobytes()).hexdigest() for layer in sheets for sheet in layer])
+        key = digest(
+            sys.modules[__name__], [sha256(sheet.tobytes()).hexdigest() for layer in sheets for sheet in layer]
+        )
         x = drawn_once("sprites", key, SHAPE, lambda out, advance: _compose(sheets, out, advance))
     write_text(last, key)
     return x

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from diskoop.data import sound
 from diskoop.data.assembly import assemble
 from diskoop.data.clips import files_below, gather
@@ -36,8 +38,8 @@ class Recording(NamedTuple):
 def load(settings: DataSettings) -> Sequences:
     """Every sentence of every speaker but the two that all of them read.
 
-    Of the whole corpus the core set tests, TRAIN trains and the rest of TEST validates. A part of it without TEST is
-    split by speaker.
+    Of the whole corpus the core set tests, TRAIN trains and the rest of TEST, who read the core's texts, validates or
+    with `data.holdout=0` is left out. A part of the corpus without TEST is split by speaker.
     """
     if settings.path is None:
         raise InputError(f"timit is read from its folder: data.path=FOLDER; {SOURCE}")
@@ -46,16 +48,13 @@ def load(settings: DataSettings) -> Sequences:
         raise InputError(f"there is no folder {settings.path!r} with the recordings of timit; {SOURCE}")
     found = _recordings(root)
     said = _said(found)
-    # Texts that everyone reads would be known from training: they are never tested on.
-    chosen = [
-        one
-        for one in found
-        if not one.sentence.startswith("sa") or (settings.sa and said.get(one.speaker, "train") == "train")
-    ]
+    chosen = [one for one in found if settings.sa or not one.sentence.startswith("sa")]
+    if settings.holdout == 0:
+        chosen = [one for one in chosen if said.get(one.speaker) != "val"]
     if not chosen:
         raise InputError(f"{root} holds only the sentences that everyone reads; data.sa=true keeps those")
     files = [one.file for one in chosen]
-    gathered = gather("timit", files, lambda: sound.recording_clips(root, files), sound, [], settings.skip_bad)
+    gathered = gather("timit", files, lambda: sound.recording_clips(root, files), [sound], [], settings.skip_bad)
     by_name = {one.file.relative_to(root).as_posix(): one for one in chosen}
     there = [by_name[name] for name in gathered.names]
     columns = {
@@ -67,8 +66,13 @@ def load(settings: DataSettings) -> Sequences:
     if said:
         columns["split"] = [said[one.speaker] for one in there]
     choice = settings.model_copy(update={"group": settings.group or "speaker"})
-    everything = assemble("timit", gathered, code(columns), Units(rate=sound.RATE), choice, notes=gathered.notes)
-    return replace(everything, listen=lambda name: sound.read_sound(root / name))
+    labels = code(columns, always=("speaker",))
+    notes = (*gathered.notes, *labels.notes)
+    everything = assemble("timit", gathered, labels, Units(rate=sound.RATE), choice, notes=notes)
+    # Texts that everyone reads are known from training: they are neither validated with nor tested on.
+    known = [by_name[everything.clip_name(at)].sentence.startswith("sa") for at in range(len(everything))]
+    fair = everything.select(~(np.array(known) & (everything.parts != 0)))
+    return replace(fair, listen=lambda name: sound.read_sound(root / name))
 
 
 def _recordings(root: Path) -> list[Recording]:
@@ -77,7 +81,7 @@ def _recordings(root: Path) -> list[Recording]:
     for file in files_below(root):
         if file.suffix.lower() not in sound.SUFFIXES:
             continue
-        above = [part.lower() for part in file.resolve().parts[-4:-1]]
+        above = [part.lower() for part in (root.resolve() / file.relative_to(root)).parts[-4:-1]]
         sentence = file.name.lower().split(".")[0]  # some copies hold SX37.WAV and SX37.WAV.wav, the same sound
         who = SPEAKER.fullmatch(above[-1])
         if who is None or not SENTENCE.fullmatch(sentence):

@@ -1,7 +1,9 @@
 """videos and folders of frames -> square RGB frames"""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,11 @@ AT_ONCE = 64  # frames
 def video_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
     """A clip for each file."""
     return [
-        Clip(file.relative_to(root).as_posix(), lambda file=file: _blocks(_video(file), size, every))  # type: ignore[misc]
+        Clip(
+            file.relative_to(root).as_posix(),
+            str(file),
+            lambda file=file: _blocks(_video(file), size, every),  # type: ignore[misc]
+        )
         for file in files
     ]
 
@@ -30,7 +36,8 @@ def frame_folder_clips(root: Path, files: Sequence[Path], size: int, every: int)
         folders.setdefault(file.parent, []).append(file)
     return [
         Clip(
-            root.name if folder == root else folder.relative_to(root).as_posix(),
+            root.resolve().name if list(folders) == [root] else folder.relative_to(root).as_posix(),
+            str(folder),
             lambda images=images: _blocks(map(read_image, images), size, every),  # type: ignore[misc]
         )
         for folder, images in folders.items()
@@ -56,27 +63,36 @@ def square(image: Image.Image, size: int) -> Image.Image:
 
 
 def read_image(file: Path) -> Image.Image:
-    """An image of 8 or 16 bits, or of fractions from 0 to 1, as 8-bit RGB."""
+    """An image of 8 or 16 bits, or of fractions from 0 to 1, as 8-bit RGB, the right way up."""
     with decoding(file, "picture"), Image.open(file) as image:
+        if (count := getattr(image, "n_frames", 1)) > 1:
+            raise InputError(f"{file} holds {count} pictures; unpack it into a file for each")
         image.load()
-        return _rgb(file, image)
+        return ImageOps.exif_transpose(_rgb(file, image))
 
 
 def _rgb(file: Path, image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits, which Pillow may hold in 32
+    if image.mode.startswith("I"):
         values = np.asarray(image)
-        if values.min() < 0 or values.max() > 65535:
-            raise InputError(f"{file} has values from {values.min()} to {values.max()}, wanted 8 or 16 bits")
-        return Image.fromarray((values // 257).astype(np.uint8)).convert("RGB")
+        # Pillow holds the 16 bits of these formats in 32; elsewhere 32 bits are 32, and nobody knows what white is.
+        if image.mode == "I" and file.suffix.lower() not in (".png", ".pgm", ".ppm"):
+            raise InputError(f"{file} has 32-bit values from {values.min()} to {values.max()}; save 8 or 16 bits")
+        return _with_exif(image, (values // 257).astype(np.uint8))
     if image.mode == "F":
         values = np.asarray(image)
         if not (values.min() >= 0 and values.max() <= 1):  # nor NaN
             raise InputError(f"{file} has fractions from {values.min():.4g} to {values.max():.4g}, wanted 0 to 1")
-        return Image.fromarray(np.rint(values * 255).astype(np.uint8)).convert("RGB")
+        return _with_exif(image, np.rint(values * 255).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         see_through = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "black"), see_through).convert("RGB")
     return image.convert("RGB")
+
+
+def _with_exif(image: Image.Image, gray: NDArray[np.uint8]) -> Image.Image:
+    converted = Image.fromarray(gray).convert("RGB")
+    converted.info.update(image.info)
+    return converted
 
 
 def _video(file: Path) -> Iterator[Image.Image]:
@@ -94,19 +110,31 @@ def _film(file: Path) -> Iterator[Image.Image]:
         import av
     except ImportError:
         raise InputError(f"reading {file} takes PyAV: pip install 'diskoop[video]'") from None
-    count, seconds = 0, 0.0
+    packets, seconds, frames = 0, 0.0, 0
     with decoding(file, "video"), av.open(str(file)) as container:
         if not container.streams.video:
             raise InputError(f"{file} holds no moving picture; leave it out or make it again")
         stream = container.streams.video[0]
         stream.thread_type = "AUTO"
-        promised = stream.frames
-        duration = float(container.duration or 0) / av.time_base
-        for frame in container.decode(stream):
-            count += 1
-            seconds = frame.time or 0.0
-            yield frame.to_image()  # type: ignore[no-untyped-call]
-    # One frame less than promised is common; a file without a count is measured by its time.
-    if count < promised - 1 or (not promised and count > 1 and (seconds + 2 * seconds / (count - 1)) < 0.9 * duration):
-        there = f"{count} of {promised} frames" if promised else f"{seconds:.1f} of {duration:.1f} s"
+        promised, duration = stream.frames, _seconds(container, stream)
+        for packet in container.demux(stream):
+            packets += bool(packet.size)
+            for frame in packet.decode():
+                frames += 1
+                seconds = frame.time or 0.0
+                image: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
+                yield image.rotate(frame.rotation, expand=True) if frame.rotation else image
+    # Packets, not frames: a trimmed film has some that are not shown. A file without a count is measured by its time.
+    tail = 2 * seconds / max(frames - 1, 1)
+    if packets < promised - 1 or (not promised and frames > 1 and seconds + tail < 0.9 * duration):
+        there = f"{packets} of {promised} frames" if promised else f"{seconds:.1f} of {duration:.1f} s"
         raise InputError(f"{file} is cut off: it ends after {there}; make it again")
+
+
+def _seconds(container: Any, stream: Any) -> float:
+    """How long the picture should last, 0 if nobody says: the file's own figure may be that of its sound."""
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    if said := re.fullmatch(r"(\d+):(\d+):([\d.]+)", stream.metadata.get("DURATION", "")):
+        return int(said[1]) * 3600 + int(said[2]) * 60 + float(said[3])
+    return float(container.duration or 0) / 1e6 if len(container.streams) == 1 else 0.0

@@ -86,12 +86,20 @@ def data(
     if what is None:
         print(json.dumps(data_names()) if as_json else "\n".join(data_names()))
         return
-    options = parse_overrides(overrides or []).get("data", {})
+    sections = parse_overrides(overrides or [])
+    for section in sections.keys() - {"data"}:
+        raise InputError(f"{section}.{next(iter(sections[section]))} is no setting of data; give data.KEY=VALUE")
+    options = sections.get("data", {})
+    if sheets is not None and what != "sprites":
+        raise InputError(f"--sheets names the layer sheets of sprites, got it for {what!r}")
     given = {"size": size, "path": sheets, "labels": labels, "skip_bad": skip_bad}
     options |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value}
-    everything = open_data(data_settings(what, **options))
+    settings = data_settings(what, **options)
+    everything = open_data(settings)
     facts = describe_data(everything)
-    files = preview(everything, count, out or _unused(Path(), Path(everything.name).stem, ".png"))
+    files = preview(
+        everything, count, out or _unused(_beside(settings.path), Path(everything.name).stem, ".png", ".wav")
+    )
     if as_json:
         print(json.dumps({**facts, "preview": [str(file) for file in files]}))
         return
@@ -195,14 +203,28 @@ def _lines(key: str, value: Any) -> list[str]:
     """A fact for a person to read."""
     if key == "notes":
         return [f"note: {note}" for note in value]
+    if key == "labels":
+        lines = [f"  {name}: {_plain(_counted(of))}" for name, of in value.items()]
+        return ["labels (training + validation + test):", *lines] if lines else []
     if isinstance(value, dict):
-        return [f"{key}:", *(f"  {inner}: {_plain(text)}" for inner, text in value.items())] if value else []
+        return [f"{key}:", *(f"  {inner}: {_plain(text)}" for inner, text in value.items())]
     return [f"{key.replace('_', ' ')}: {_plain(value)}"]
 
 
-def _unused(folder: Path, name: str, suffix: str = "") -> Path:
-    """NAME-1, NAME-2, ... in `folder`: the first that is not there."""
+def _counted(values: dict[str, list[int]]) -> list[str]:
+    return [f"{value} ({' + '.join(map(str, counts))})" for value, counts in values.items()]
+
+
+def _unused(folder: Path, name: str, *suffixes: str) -> Path:
+    """NAME-1, NAME-2, ... in `folder`, with the first suffix: the first that is not there with any of them."""
     number = 1
-    while (path := folder / f"{name}-{number}{suffix}").exists():
+    while any((folder / f"{name}-{number}{suffix}").exists() for suffix in suffixes or [""]):
         number += 1
-    return path
+    return folder / f"{name}-{number}{suffixes[0] if suffixes else ''}"
+
+
+def _beside(data: str | None) -> Path:
+    """Here, unless here is inside the data, which a preview must not become part of."""
+    here = Path.cwd()
+    there = None if data is None else Path(data).expanduser().resolve()
+    return there.parent if there is not None and there.is_dir() and here.is_relative_to(there) else Path()

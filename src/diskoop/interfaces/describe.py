@@ -12,16 +12,14 @@ from diskoop.pictures import contact_sheet, save_figure
 
 def describe_data(everything: Sequences) -> dict[str, Any]:
     """Plain facts, as JSON would have them."""
-    # A sample says enough about the range, and a large set need not be read for it.
-    seen = [everything.take([int(index)]) for index in _spread(len(everything), 256)]
     facts: dict[str, Any] = {
         "name": everything.name,
         "kind": _kind(everything),
         "sequences": {split: everything.count(split) for split in SPLITS},
         "shape": list(everything.shape[1:]),
         "type": str(everything.frames.dtype),
-        "range": [min(float(x.min()) for x in seen), max(float(x.max()) for x in seen)],
-        "labels": {label: list(values) for label, values in everything.values.items()},
+        "range": _range(everything),
+        "labels": {label: _counts(everything, label) for label in everything.values},
         "notes": list(everything.notes),
     }
     if everything.mask is not None:
@@ -31,6 +29,23 @@ def describe_data(everything: Sequences) -> dict[str, Any]:
     if everything.clips is not None and len(everything) > (clips := len(np.unique(everything.clips))):
         facts["windows_of"] = clips
     return facts
+
+
+def _range(everything: Sequences) -> list[float]:
+    """A sample says enough, and a large set need not be read for it."""
+    low, high = np.inf, -np.inf
+    for index in _spread(len(everything), 256):
+        x = everything.take([int(index)])[0][: everything.lengths[index]]
+        low, high = min(low, float(x.min())), max(high, float(x.max()))
+    return [low, high]
+
+
+def _counts(everything: Sequences, label: str) -> dict[str, list[int]]:
+    """Value -> how many sequences have it in training, validation and test."""
+    values, codes = everything.values[label], everything.labels[label]
+    parts = np.zeros(len(everything), np.int8) if everything.parts is None else everything.parts
+    counts = [np.bincount(codes[parts == part], minlength=len(values)) for part in range(3)]
+    return {value: [int(count[at]) for count in counts] for at, value in enumerate(values)}
 
 
 def _kind(everything: Sequences) -> str:

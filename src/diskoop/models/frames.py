@@ -5,15 +5,15 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from diskoop.errors import InputError
+from diskoop.settings import FRAME_SIZES
 
-SIZES = (32, 64, 128)
 LATENT_ENDS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "leaky_relu": lambda: nn.LeakyReLU(0.2)}
 
 
 def block_channels(size: int, width: int) -> list[int]:
     """Channels after each halving on the way from `size` pixels to a 4 x 4 map."""
-    if size not in SIZES:
-        raise InputError(f"expected frames of {', '.join(map(str, SIZES))} pixels, got {size}")
+    if size not in FRAME_SIZES:
+        raise InputError(f"expected frames of {', '.join(map(str, FRAME_SIZES))} pixels, got {size}")
     halvings = size.bit_length() - 3
     return [width * min(2**i, 8) for i in range(halvings)]
 

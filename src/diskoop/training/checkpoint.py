@@ -155,6 +155,7 @@ class State:
 
     step: int  # steps taken since the start
     seconds: float  # spent on this epoch so far
+    waited: float  # of those, for data
     sums: dict[str, float]  # of each loss term over the steps of this epoch
     history: list[dict[str, Any]]  # a row an epoch; what metrics.jsonl holds
 

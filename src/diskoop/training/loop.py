@@ -56,6 +56,7 @@ def train(
     `again` is the command that goes on when it is interrupted, if that is not `diskoop train --resume`.
     """
     folder = RunFolder(Path(path))
+    settings = _at_home_anywhere(settings)
     if folder.checkpoint.exists():
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
@@ -100,7 +101,7 @@ class Training:
         self.objective = Objective(self.model, settings)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.train.lr)
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
-        self.state = State(step=0, seconds=0.0, sums={}, history=[])
+        self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
         self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
         self.per_epoch = max(1, len(self.train_set) // settings.train.batch)
         self.total = self.per_epoch * settings.train.epochs
@@ -157,14 +158,15 @@ class Training:
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
         begins = range(state.step % self.per_epoch * options.batch, self.per_epoch * options.batch, options.batch)
         self.network.train()
-        waited = 0.0
         for ready in read_ahead(self.train_set, (order[at : at + options.batch] for at in begins)):
             if asked:
                 state.seconds = time.perf_counter() - began
                 self.save()
                 raise self._interrupted()
-            values = self._step(self.train_set.to_model(ready.x, ready.indices, next(self.model.parameters())))
-            waited += ready.waited
+            moving = time.perf_counter()
+            batch = self.train_set.to_model(ready.x, ready.indices, next(self.model.parameters()))
+            state.waited += ready.waited + time.perf_counter() - moving
+            values = self._step(batch)
             state.step += 1
             state.sums = {name: state.sums.get(name, 0.0) + value for name, value in values.items()}
             bar.step(epoch, state.step, values)
@@ -175,9 +177,9 @@ class Training:
         row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
         row |= {f"train.{name}": value / self.per_epoch for name, value in state.sums.items()}
         row |= {f"val.{name}": value for name, value in self._validate().items()}
-        row["seconds"], row["waited"] = time.perf_counter() - began, waited
+        row["seconds"], row["waited"] = time.perf_counter() - began, state.waited
         state.history.append(row)
-        state.sums, state.seconds = {}, 0.0
+        state.sums, state.seconds, state.waited = {}, 0.0, 0.0
         self.save()
         self.board(row)
         bar.epoch(row)
@@ -279,6 +281,13 @@ def start_fabric(options: TrainSettings) -> "Fabric":
     from lightning_fabric import Fabric
 
     return Fabric(accelerator=options.device, devices=1, precision=PRECISIONS[options.precision])  # type: ignore[arg-type]
+
+
+def _at_home_anywhere(settings: Settings) -> Settings:
+    """Paths made absolute: a run may be resumed from another folder."""
+    paths = {"path": settings.data.path, "labels": settings.data.labels}
+    known = {key: str(Path(path).expanduser().resolve()) for key, path in paths.items() if path is not None}
+    return settings.replaced({"data": known})
 
 
 def _sets(settings: Settings) -> tuple[Sequences, Sequences | None]:

@@ -28,5 +28,5 @@ def test_the_set_is_the_art_split_by_take() -> None:
 
 
 def test_other_sizes_are_named() -> None:
-    with pytest.raises(InputError, match=r"faces are drawn at 32 or 64 pixels, got data\.size = 48"):
-        load_data("faces", size=48)
+    with pytest.raises(InputError, match=r"faces are drawn at 32 or 64 pixels, got data\.size = 128"):
+        load_data("faces", size=128)

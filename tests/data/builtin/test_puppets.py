@@ -62,7 +62,9 @@ def test_an_interrupted_drawing_leaves_nothing(cache: Path, tmp_path: Path, monk
 
 
 def test_impossible_requests_are_named() -> None:
-    with pytest.raises(InputError, match=r"32 or 64 pixels, got data.size = 48"):
+    with pytest.raises(InputError, match=r"32 or 64 pixels, got data.size = 128"):
+        load_data("puppets", "train", size=128)
+    with pytest.raises(InputError, match=r"data\.size should be 32, 64 or 128, got 48"):
         load_data("puppets", "train", size=48)
     with pytest.raises(InputError, match=r"unknown split 'tset'; did you mean 'test'\?"):
         load_data("puppets", "tset")  # type: ignore[arg-type]

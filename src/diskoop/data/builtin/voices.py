@@ -15,7 +15,7 @@ from diskoop.settings import DataSettings
 
 def load(settings: DataSettings) -> Sequences:
     """Sixty speakers to train on and 24 to test, eight sentences each, no sentence twice."""
-    gathered = gather("voices", [], _clips, synthesis, [sound.RATE, sound.WINDOW, sound.HOP], skip_bad=False)
+    gathered = gather("voices", [], _clips, [synthesis, sound], [], skip_bad=False)
     speakers = [name.split("/")[0] for name in gathered.names]
     tests = synthesis.TRAIN_SPEAKERS * synthesis.SENTENCES
     columns = {
@@ -32,6 +32,7 @@ def _clips() -> list[Clip]:
     return [
         Clip(
             f"{synthesis.speaker(number // synthesis.SENTENCES).name}/{number % synthesis.SENTENCES}",
+            f"utterance {number}",
             lambda number=number: iter([_spectrogram(number)]),  # type: ignore[misc]
         )
         for number in range(synthesis.UTTERANCES)
