@@ -57,6 +57,8 @@ def test_what_is_not_there_stays_away(parts: Decomposition) -> None:
     assert np.array_equal(swapped.mask.numpy(), both)
     assert np.array_equal(swapped.decode()[both], plain[both])
     assert (swapped.decode()[~both] == 0).all()
+    assert np.array_equal(swapped.lengths, both.sum(1))
+    assert parts.lengths.tolist() == [24] * 50
 
 
 def test_modes_can_be_named_by_index(parts: Decomposition) -> None:

@@ -55,6 +55,13 @@ class Decomposition:
         }
         return cls(model, operator, spectrum, z, factors, units, mask)
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(n,): how many frames each sequence has; what a set's `stitch` wants to know after a swap."""
+        count, time = self.z.shape[:2]
+        lengths: NDArray[np.int64] = np.full(count, time) if self.mask is None else self.mask.sum(1).cpu().numpy()
+        return lengths
+
     @cached_property
     def coefficients(self) -> Tensor:
         """(n, time, k) complex: how much of each mode is in each frame."""
