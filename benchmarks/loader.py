@@ -48,9 +48,12 @@ def train_some(settings: Settings, steps: int) -> Cost:
     gc.collect()
     before, most, waited, times, touched = anonymous(), 0.0, 0.0, [], 0
     began = last = time.perf_counter()
-    for ready in read_ahead(data, batches):
-        training._step(data.to_model(ready.x, ready.indices, next(training.model.parameters())))
-        waited += ready.waited
+    weight = next(training.model.parameters())
+    for ready in read_ahead(data, batches, weight.dtype):
+        moving = time.perf_counter()
+        batch_there = data.deliver(ready.x, ready.mask, weight)
+        waited += ready.waited + time.perf_counter() - moving
+        training._step(batch_there)
         touched += bool(ready.x.any())
         most = max(most, anonymous() - before)
         now = time.perf_counter()

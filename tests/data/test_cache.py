@@ -1,5 +1,6 @@
 """What is kept is written once, whole, and mapped; a file that grows is an ordinary .npy."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,21 @@ def test_frames_are_written_once_and_mapped(own_cache: Path) -> None:
         assert frames.tolist() == [[0, 1], [2, 3], [4, 5]]
         assert facts == {"names": ["a"]}
     assert len(times) == 1
+
+
+def test_another_process_may_be_faster(own_cache: Path) -> None:
+    def write(value: float) -> Callable[[FrameFile], dict[str, Any]]:
+        def append(file: FrameFile) -> dict[str, Any]:
+            if value == 1:  # while this one is at it, the other one comes and goes
+                kept_once("mine", "key", write(2))
+            file.append(np.full((3, 2), value))
+            return {}
+
+        return append
+
+    frames, _ = kept_once("mine", "key", write(1))
+    assert (frames == 2).all()
+    assert [path.name for path in own_cache.iterdir()] == ["mine-key"]
 
 
 def test_a_failure_leaves_nothing(own_cache: Path) -> None:

@@ -320,6 +320,11 @@ def test_what_changed_is_read_again(tmp_path: Path) -> None:
     assert np.array_equal(load_data(tmp_path, "all").x, first)
     write_csv(tmp_path / "1.csv", {"a": RANDOM.normal(size=6)})
     assert load_data(tmp_path, "all").lengths.tolist() == [5, 6, 5]
+    text = (tmp_path / "2.csv").read_text()
+    swapped = text.splitlines()[:1] + text.splitlines()[:0:-1]  # other content of the same size
+    (tmp_path / "2.csv").write_text("\n".join(swapped) + "\n")
+    os.utime(tmp_path / "2.csv", (2e9, 2e9))
+    assert np.array_equal(load_data(tmp_path, "all").take([2])[0], first[2, ::-1])
 
 
 def test_two_folders_of_one_name_are_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

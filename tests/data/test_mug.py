@@ -81,6 +81,19 @@ def test_the_draw_of_frames_is_a_takes_own(tree: Path, tmp_path: Path) -> None:
     assert not np.array_equal(everything.take([0]), everything.take([1]))  # and others draw other frames
 
 
+def test_one_frame_does_not_move_the_box(tree: Path, seen: list[int]) -> None:
+    """The face jumps aside in the first frame that is drawn; the box stays with the other fourteen."""
+    steady = load_data("mug", "all", path=str(tree))
+    index = next(i for i in range(12) if steady.clip_name(i).endswith("002/anger/take001"))
+    folder = tree / "subjects3" / "002" / "anger" / "take001"
+    for number in range(4):
+        scene(FACES[seen[1]], 200, 70).save(folder / f"img_{number:04d}.jpg", quality=95)
+    jumping = load_data("mug", "all", path=str(tree))
+    difference = np.abs(jumping.take([index])[0].astype(int) - steady.take([index])[0]).mean((1, 2, 3))
+    assert (difference > 10).any()  # a frame that jumped is among the fifteen
+    assert np.median(difference) < 3
+
+
 def test_frames_without_a_face_are_reported_and_cropped_like_the_others(tree: Path, seen: list[int]) -> None:
     folder = tree / "subjects3" / "002" / "anger" / "take001"
     for number in range(0, 20, 2):

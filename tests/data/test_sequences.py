@@ -206,6 +206,9 @@ def test_a_split_that_was_given_is_kept() -> None:
     drawn = split_groups(np.arange(10), 0.25, said=said)
     assert ((drawn == 2) == (said == 2)).all()
     assert (drawn == 1).sum() == 2
+    # A group that was said to be in training and in testing stays where it was said to be.
+    torn = split_groups(np.arange(10) % 5, 0.9, said=said)
+    assert ((torn == 2) == (said == 2)).all()
     complete = np.array([0, 1, 2], np.int8)
     assert np.array_equal(split_groups(np.arange(3), 0.1, said=complete), complete)
     assert split_groups(np.arange(3), 0.0, said=complete).tolist() == [0, 0, 2]

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from diskoop.data import Sequences, Units
 from diskoop.training.feeding import AHEAD, read_ahead
 
 X = np.arange(20 * 3 * 2, dtype=np.float32).reshape(20, 3, 2)
+RANDOM = np.random.Generator(np.random.PCG64(0))
 BATCHES = [np.array([n, 19 - n]) for n in range(8)]
 
 
@@ -31,8 +33,8 @@ def test_batches_come_in_order_and_the_next_is_on_its_way() -> None:
     READ.clear()
     clips = Sequences.of(X, units=Units())
     watched = Watched(clips.frames, clips.starts, clips.lengths, units=Units())
-    for number, ready in enumerate(read_ahead(watched, BATCHES)):
-        assert np.array_equal(ready.x, X[BATCHES[number]])
+    for number, ready in enumerate(read_ahead(watched, BATCHES, torch.float32)):
+        assert np.array_equal(ready.x.numpy(), X[BATCHES[number]])
         assert np.array_equal(ready.indices, BATCHES[number])
         deadline = time.monotonic() + 5
         while len(READ) < min(number + 1 + AHEAD, 8) and time.monotonic() < deadline:
@@ -42,11 +44,30 @@ def test_batches_come_in_order_and_the_next_is_on_its_way() -> None:
     assert not any(by_main for _, by_main in READ)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_halves_are_a_batch(dtype: torch.dtype) -> None:
+    pixels = RANDOM.integers(0, 255, (20, 3, 1, 4, 4), dtype=np.uint8)
+    lengths = np.arange(20) % 2 + 2
+    for clips in (
+        Sequences.of(X, units=Units(scale=(2.0, 3.0), offset=(1.0, 1e7))),
+        Sequences.of(pixels, lengths=lengths),
+        Sequences.of(pixels / 255, units=Units(dtype="float64")),
+    ):
+        for ready in read_ahead(clips, BATCHES, dtype):
+            x, mask = clips.deliver(ready.x, ready.mask, torch.zeros(1, dtype=dtype))
+            expected = (clips.take(ready.indices) - np.array(clips.units.offset)) / np.array(clips.units.scale)
+            assert x.dtype == dtype
+            assert np.allclose(x.numpy(), expected, rtol=1e-6)
+            real = clips.lengths[ready.indices]
+            assert (mask is None) == (len(set(real.tolist())) == 1)
+            assert mask is None or np.array_equal(mask.sum(1).numpy(), real)
+
+
 def test_no_batches() -> None:
-    assert list(read_ahead(Sequences.of(X, units=Units()), [])) == []
+    assert list(read_ahead(Sequences.of(X, units=Units()), [], torch.float32)) == []
 
 
 def test_a_file_that_cannot_be_read_is_not_swallowed() -> None:
     clips = replace(Sequences.of(X, units=Units()), frames=np.zeros((3, 2)))
     with pytest.raises(ValueError, match="could not broadcast"):
-        list(read_ahead(clips, BATCHES))
+        list(read_ahead(clips, BATCHES, torch.float32))

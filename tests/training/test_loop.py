@@ -4,6 +4,8 @@ import json
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from diskoop.data import Sequences
 from diskoop.data.builtin import oscillators
 from diskoop.errors import InputError, Stopped
 from diskoop.numerics import Spectrum, fit_operator
+from diskoop.numerics.operator import Moments
 from diskoop.settings import Settings
 from diskoop.training import loop
 from diskoop.training.checkpoint import RunFolder, read_tensors
@@ -288,6 +291,11 @@ def test_video_of_unequal_length_is_trained_on(ragged_films: Path, tmp_path: Pat
     parts = run.decompose(clips)
     assert parts.mask is not None
     assert parts.mask.sum(1).tolist() == clips.lengths.tolist()
+    assert (parts.z[~parts.mask] == 0).all()
+    train = clips.part("train")
+    alone = [run.decompose(train.select([index])).z[0] for index in range(len(train))]
+    moments = reduce(add, [Moments.of(z[None]) for z in alone])  # of real frames only
+    assert torch.allclose(run.operator.matrix, moments.solve(run.model.ridge).matrix, atol=1e-4)
     whole = clips.stitch(parts.decode())
     for index in range(12):
         alone = run.decompose(clips.select([index])).decode()[0]
@@ -435,9 +443,9 @@ def test_training_works_in_a_thread(tmp_path: Path) -> None:
 def test_batches_visit_every_sequence_once_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def noting(data: Sequences, batches: Iterable[Any]) -> Iterator[Ready]:
-        for ready in read_ahead(data, batches):
-            assert np.array_equal(ready.x, data.take(ready.indices))
+    def noting(data: Sequences, batches: Iterable[Any], dtype: torch.dtype) -> Iterator[Ready]:
+        for ready in read_ahead(data, batches, dtype):
+            assert torch.equal(ready.x, data.batch(ready.indices, torch.zeros(1))[0])
             seen.extend(ready.indices.tolist())
             yield ready
 

@@ -144,17 +144,22 @@ class Sequences:
 
     def batch(self, indices: Indices, weight: Tensor) -> tuple[Tensor, Tensor | None]:
         """Those sequences in the model's units, and their mask, in the type and on the device of its `weight`."""
-        return self.to_model(self.take(indices), indices, weight)
+        return self.deliver(*self.fetch(indices, weight.dtype), weight)
 
-    def to_model(self, taken: Array, indices: Indices, weight: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The same for sequences that were `take`n before."""
-        x = torch.from_numpy(taken)
-        if self.is_video:  # small numbers, and many: over there
-            x = self.units.to_model(x.to(weight.dtype) if x.is_floating_point() else x.to(weight.device))
-        else:  # in full precision: a large offset would eat float32's
-            x = self.units.to_model(x.double())
-        mask = mask_of(self.lengths[indices])
-        return x.to(weight), None if mask is None else torch.from_numpy(mask).to(weight.device)
+    def fetch(self, indices: Indices, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """The first half of `batch`, for another thread to do: sequences and mask in memory, signals scaled."""
+        x, mask = torch.from_numpy(self.take(indices)), mask_of(self.lengths[indices])
+        if not self.is_video:  # in full precision: a large offset would eat float32's
+            x = self.units.to_model(x.double()).to(dtype)
+        elif x.is_floating_point():
+            x = x.to(dtype)
+        return x, None if mask is None else torch.from_numpy(mask)
+
+    def deliver(self, x: Tensor, mask: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The second half: to where the model is. Pixels are scaled there, where it is quick."""
+        x = x.to(weight.device)
+        x = self.units.to_model(x).to(weight.dtype) if self.is_video else x
+        return x, None if mask is None else mask.to(weight.device)
 
     def select(self, indices: NDArray[Any] | Sequence[int] | slice) -> "Sequences":
         """A smaller set, by indices, a mask or a slice; nothing is read."""

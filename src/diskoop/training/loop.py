@@ -158,13 +158,14 @@ class Training:
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
         begins = range(state.step % self.per_epoch * options.batch, self.per_epoch * options.batch, options.batch)
         self.network.train()
-        for ready in read_ahead(self.train_set, (order[at : at + options.batch] for at in begins)):
+        weight = next(self.model.parameters())
+        for ready in read_ahead(self.train_set, (order[at : at + options.batch] for at in begins), weight.dtype):
             if asked:
                 state.seconds = time.perf_counter() - began
                 self.save()
                 raise self._interrupted()
             moving = time.perf_counter()
-            batch = self.train_set.to_model(ready.x, ready.indices, next(self.model.parameters()))
+            batch = self.train_set.deliver(ready.x, ready.mask, weight)
             state.waited += ready.waited + time.perf_counter() - moving
             values = self._step(batch)
             state.step += 1
