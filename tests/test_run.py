@@ -9,9 +9,11 @@ import torch
 
 from diskoop import load, load_data
 from diskoop.analysis.decomposition import CHUNK
+from diskoop.data import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.settings import Settings
 from diskoop.training import loop
+from tests.data.media import write_csv
 from tests.training.test_loop import Quiet
 
 
@@ -34,6 +36,27 @@ def test_a_run_takes_a_set_an_array_or_one_sequence_alone(folder: Path) -> None:
     video = together.decode()
     assert video.shape == clips.shape
     assert video.dtype == np.uint8
+
+
+def test_a_run_knows_its_data(folder: Path) -> None:
+    test = load(folder).data("test")
+    assert np.array_equal(test.starts, load_data("puppets", "test", size=32).starts)
+    assert test.shape[2:] == (3, 32, 32)
+    assert len(load(folder).data()) == 2664
+
+
+def test_a_run_names_features_of_another_set(tmp_path: Path) -> None:
+    random = np.random.Generator(np.random.PCG64(0))
+    for number in range(5):
+        write_csv(tmp_path / "in" / f"{number}.csv", {"height": random.normal(size=9), "temp": random.normal(size=9)})
+    brief = {"model": {"k": 4, "h": 4}, "spectrum": {"static": 1}, "train": {"epochs": 1}}
+    loop.train(Settings.of({"data": {"path": str(tmp_path / "in")}, **brief}), tmp_path / "run", reporter=Quiet())
+    run = load(tmp_path / "run")
+    with pytest.raises(InputError, match="was trained on 2 features height, temp, got 4"):
+        run.decompose(np.zeros((1, 9, 4), np.float32))
+    with pytest.raises(InputError, match="was trained on 2 features height, temp, got 2 volts, amps"):
+        run.decompose(Sequences.of(np.zeros((1, 9, 2)), units=Units(features=("volts", "amps"))))
+    assert run.decompose(np.zeros((1, 9, 2), np.float32)).decode().shape == (1, 9, 2)
 
 
 def test_a_run_names_frames_of_another_shape(folder: Path) -> None:

@@ -8,6 +8,10 @@ class InputError(ValueError):
     """Bad input: the message quotes what came and what was wanted. The command line ends with exit code 2."""
 
 
+class Unavailable(InputError):  # noqa: N818 - what it lacks is the message
+    """The same where no file is at fault but the machine: a reader that is not installed, a disk that is full."""
+
+
 class Stopped(Exception):  # noqa: N818 - being asked to stop is no error
     """Work that ended before its time, with what it had done saved. The command line ends with exit code 1."""
 

@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import CHUNK, Decomposition
-from diskoop.data.sequences import Sequences, Units
+from diskoop.data import open_data
+from diskoop.data.sequences import Sequences, Split, Units
+from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import Spectrum
@@ -38,6 +40,7 @@ class Run:
         if not isinstance(clips, Sequences):
             clips = Sequences.of(np.asarray(clips), units=self.units)
         if not clips.is_video:  # the model knows one scale, which is not that of another set
+            self._check_features(clips)
             clips = replace(clips, units=self.units)
         self.model.eval()
         weight = next(self.model.parameters())
@@ -49,6 +52,18 @@ class Run:
         z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)  # nothing, whatever its company
         choice = self.settings.spectrum
         return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], clips.units, mask)
+
+    def _check_features(self, clips: Sequences) -> None:
+        """An InputError unless a signal has the features that were trained on, under their names."""
+        mine, given = self.units.features, clips.units.features
+        count = len(self.units.scale) if isinstance(self.units.scale, tuple) else clips.shape[-1]
+        if clips.shape[-1] != count or (mine and given and mine != given):
+            wanted = f"{count} features {', '.join(mine)}".strip()
+            raise InputError(f"{self} was trained on {wanted}, got {clips.shape[-1]} {', '.join(given)}".strip())
+
+    def data(self, split: Split = "test") -> Sequences:
+        """One split of the set this run was trained on, read with its settings."""
+        return open_data(self.settings.data).part(split)
 
     def summary(self) -> dict[str, Any]:
         """What training came to: the frozen operator's spectrum, and the last epoch's figures."""

@@ -199,7 +199,9 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
         if path not in keys():
             raise InputError(f"unknown setting {path!r}; {suggest(path, keys())}")
         if _is_text(section, key):
-            value = None if text in ("", "null") else text  # as it is: a path may hold # or look like a date
+            if not text:
+                raise InputError(f"{path} is empty; give it a value, or null")
+            value = None if text == "null" else text  # as it is: a path may hold # or look like a date
         else:
             try:
                 value = yaml.safe_load(text)

@@ -165,8 +165,11 @@ def test_video_of_another_size_is_resized_on_request(tmp_path: Path) -> None:
     assert clips.shape == (10, 4, 1, 32, 32)
     assert clips.x[..., 16, 16].min() == 255
     assert clips.x[..., 2, 2].max() == 0
+    assert load_data(saved(tmp_path, SERIES), "all", size=32).shape == SERIES.shape  # no pictures, no pixels
+    wide = load_data(saved(tmp_path, np.zeros((5, 4, 3, 32, 64), np.uint8)), "all", size=64)
+    assert wide.shape == (5, 4, 3, 64, 64)
     with pytest.raises(InputError, match=r"data\.size = 32 resizes uint8 video"):
-        load_data(saved(tmp_path, SERIES), size=32)
+        load_data(saved(tmp_path, np.zeros((5, 4, 1, 28, 28))), size=32)
 
 
 def test_a_folder_of_arrays(tmp_path: Path) -> None:
@@ -289,8 +292,8 @@ def test_folders_that_cannot_be_are_named(tmp_path: Path) -> None:
         InputError, match=r"holds 1 recordings and 3 images; point data\.path at a folder that holds one"
     ):
         load_data(tmp_path)
-    with pytest.raises(InputError, match=r"data\.size = 32 is for videos and images and arrays, not for recordings"):
-        load_data(tmp_path / "a.wav", size=32)
+    with pytest.raises(InputError, match=r"data\.every = 2 is for videos and images, not for recordings"):
+        load_data(tmp_path / "a.wav", every=2)
     with pytest.raises(InputError, match=r"data\.stride = 9 exceeds the window of 4 frames"):
         load_data(saved(tmp_path, SERIES), window=4, stride=9)
 
@@ -376,7 +379,9 @@ def test_frames_that_no_network_takes_are_named(tmp_path: Path) -> None:
     (tmp_path / "mine.npy").unlink()
     with pytest.raises(InputError, match=r"0\.npy has frames of shape \(3, 48, 48\)"):
         load_data(tmp_path)
-    with pytest.raises(InputError, match=r"data\.size = 64 is for videos and images and one file of arrays"):
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", np.zeros((4, 3, 32, 32), np.uint8))
+    with pytest.raises(InputError, match=r"data\.size = 64, but a folder of arrays is taken as it is: \(3, 32, 32\)"):
         load_data(tmp_path, size=64)
 
 
@@ -403,7 +408,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         "import resource, signal, sys, diskoop\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "try: diskoop.load_data(sys.argv[1])\n"
+        "try: diskoop.load_data(sys.argv[1], **({} if sys.argv[1] == 'puppets' else {'skip_bad': True}))\n"
         "except diskoop.InputError as error: print(error)\n"
     )
     for number in range(3):
@@ -414,6 +419,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert "cannot write to" in done.stdout, done.stderr
         assert "DISKOOP_CACHE moves it" in done.stdout
+        assert "--skip-bad" not in done.stdout  # it is not the file that is bad
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.stat().st_size] == []
 
 

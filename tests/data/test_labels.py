@@ -68,8 +68,9 @@ def test_folders_are_labels() -> None:
     assert from_folders(["all/x/1/a", "all/y/2/a"])[0] == {"folder": ["x", "y"], "folder2": ["1", "2"]}
     assert from_folders(["train/x/a", "test/y/a"])[0] == {"split": ["train", "test"], "folder": ["x", "y"]}
     assert from_folders(["x/Train/a", "y/Test/a"])[0] == {"folder": ["x", "y"], "split": ["Train", "Test"]}
+    assert from_folders(["train/x/a", "val/x/a"])[0] == {"split": ["train", "val"]}
     assert from_folders(["x/a", "b"]) == ({}, ["deeper folders are no labels: b lies in none"])
-    with pytest.raises(InputError, match="beside folders to train and to test on there is 'extra'"):
+    with pytest.raises(InputError, match=r"beside folders to train and to test .* there is 'extra'"):
         from_folders(["train/a", "test/a", "extra/a"])
 
 

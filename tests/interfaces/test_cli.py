@@ -53,14 +53,20 @@ def test_importing_the_library_stays_light() -> None:
         (["train", "model.k=abc"], "model.k should be a valid integer, got 'abc'"),
         (["train", "spectrum.static=50"], "spectrum.static = 50 exceeds model.k = 40"),
         (["train", "-c", "paper-sprits"], "did you mean 'paper-sprites'?"),
-        (["train", "data.name=pupets"], "unknown data set 'pupets'; did you mean 'puppets'?"),
+        (
+            ["train", "data.name=pupets"],
+            "unknown data set 'pupets' (nor is there such a file or folder); did you mean 'puppets'?",
+        ),
         (["train", "-c", "paper-sprites"], "sprites are made from their layer sheets"),
         (["train", "data.name=oscillators", "data.size=32"], "data.size = 32 means nothing for oscillators"),
         (["train", "--resume", "nowhere"], "no run at 'nowhere'"),
         (["train", "--from", "nowhere"], "no run at 'nowhere'"),
         (["train", "--resume", "nowhere", "model.k=3"], "--resume goes on with a run as it was set up"),
         (["train", "data.name=oscillators", "--out", "taken.txt"], "'taken.txt' exists already"),
-        (["data", "oscilators"], "unknown data set 'oscilators'; did you mean 'oscillators'?"),
+        (
+            ["data", "oscilators"],
+            "unknown data set 'oscilators' (nor is there such a file or folder); did you mean 'oscillators'?",
+        ),
         (["data", "oscillators", "--count", "0"], "--count"),
         (["data", "oscillators", "--out", "picture.xyz"], "ending in .png, .jpg, .webp, .svg, .pdf, got 'picture.xyz'"),
         (["data", "oscillators", "--out", "taken.txt/picture.png"], "cannot write 'taken.txt/picture.png'"),
@@ -148,7 +154,7 @@ def wares(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["good.npy", "--labels", "none.csv"], "there is no file 'none.csv' with labels"),
         (["good.npy", "data.windw=3"], "unknown setting 'data.windw'; did you mean 'data.window'?"),
         (["good.npy", "model.k=3"], "model.k is no setting of data"),
-        (["good.npy", "--size", "32"], "data.size = 32 resizes uint8 video"),
+        (["good.npy", "data.labels="], "data.labels is empty; give it a value, or null"),
         (["puppets", "--sheets", "films"], "--sheets names the layer sheets of sprites, got it for 'puppets'"),
         (["sprites"], "under CC-BY-SA 3.0 or GPL 3.0"),
     ],
@@ -194,6 +200,9 @@ def test_a_preview_is_nobodys_file_and_no_part_of_the_data(tmp_path: Path) -> No
         files = [(folder / file).resolve() for file in json.loads(answer.stdout.splitlines()[-1])["preview"]]
         assert all(file.exists() for file in files)
         assert all(file.parent == (tmp_path if what == "." else folder) for file in files)
+    over = diskoop("data", ".", "--out", "other.png", cwd=folder)
+    assert over.returncode == 2
+    assert "other.wav exists already and might be yours" in over.stderr
     for name, content in before.items():
         assert (folder / name).read_bytes() == content
 

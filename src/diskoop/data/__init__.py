@@ -60,7 +60,8 @@ def open_data(settings: DataSettings) -> Sequences:
     name = settings.name or "puppets"
     if name not in _SETS:
         own = f"; your own files go to data.path={name}" if _looks_like_path(name) else ""
-        raise InputError(f"unknown data set {name!r}; {suggest(name, data_names())}{own}")
+        nor = "" if own else " (nor is there such a file or folder)"
+        raise InputError(f"unknown data set {name!r}{nor}; {suggest(name, data_names())}{own}")
     understood = {"name", "limit", *_SETS[name].options}
     for key, field in DataSettings.model_fields.items():
         given = getattr(settings, key)

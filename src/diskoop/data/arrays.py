@@ -17,7 +17,7 @@ from diskoop.data.clips import Blocks, Clip, decoding
 from diskoop.data.scaling import Scale
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.data.videos import square
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Unavailable
 from diskoop.settings import FRAME_SIZES
 from diskoop.storage import cache_folder, whole_file
 
@@ -227,7 +227,7 @@ def _from_hdf5(path: Path) -> Contents:
     try:
         import h5py
     except ImportError:
-        raise InputError(f"reading {path} takes h5py: pip install 'diskoop[hdf5]'") from None
+        raise Unavailable(f"reading {path} takes h5py: pip install 'diskoop[hdf5]'") from None
     found: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
@@ -268,6 +268,10 @@ def _name_of_sequences(path: Path, ranks: dict[str, int]) -> str:
 @contextmanager
 def _opening(path: Path) -> Iterator[None]:
     with decoding(path, "array"):
+        with path.open("rb") as stream:
+            is_text = path.suffix.lower() == ".npy" and stream.read(6)[:1] not in (b"\x93", b"\x80")
+        if is_text:  # numpy would take it for a pickle
+            raise InputError(f"{path} is no .npy file; save it with numpy.save")
         try:
             yield
         except ValueError as error:

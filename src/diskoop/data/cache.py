@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Unavailable
 from diskoop.storage import cache_folder, whole_file, whole_folder, write_text
 
 Advance = Callable[[int], None]  # tells how many more are done
@@ -118,8 +118,8 @@ def _with_room(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap[Any,
     return out
 
 
-def _no_room(error: OSError) -> InputError:
-    return InputError(f"cannot write to {cache_folder()}: {error.strerror or error}; DISKOOP_CACHE moves it")
+def _no_room(error: OSError) -> Unavailable:
+    return Unavailable(f"cannot write to {cache_folder()}: {error.strerror or error}; DISKOOP_CACHE moves it")
 
 
 def _plain(name: str) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from diskoop.data.cache import FrameFile, advancing, digest, kept_once
 from diskoop.data.scaling import NOT_NUMBERS, are_numbers
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Unavailable
 
 Blocks = Iterator[NDArray[Any]]  # frames (some, ...), a few at a time, so that memory does not grow with the clip
 SKIP = "--skip-bad leaves it out"
@@ -80,6 +80,8 @@ def gather(
                 begin = file.count
                 try:
                     _append(clip, good, file)
+                except Unavailable:
+                    raise
                 except InputError as error:
                     if not skip_bad:
                         raise InputError(f"{error} ({SKIP})") from None

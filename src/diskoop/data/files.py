@@ -46,7 +46,7 @@ def load(settings: DataSettings) -> Sequences:
     if not _exists(path):
         raise InputError(f"there is no file or folder {settings.path!r}")
     kind, files, notes = _survey(path, settings)
-    _refuse(kind, path, settings)
+    _refuse(kind, settings)
     if kind == "arrays" and path.is_file():
         return _from_arrays(path, settings)
     root = path if path.is_dir() else path.parent
@@ -62,9 +62,12 @@ def load(settings: DataSettings) -> Sequences:
 def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     """One file with all sequences, and perhaps a label for each beside them."""
     found = arrays.read(path)
-    x = found.x if settings.size in (None, found.x.shape[-1]) else arrays.resized(path, found.x, settings.size)
+    x = found.x
     if x.ndim == 5:
-        arrays.check_frame(path, x.shape[2:], "; data.size=64 resizes them" if x.dtype == np.uint8 else "")
+        if settings.size is not None and x.shape[-2:] != (settings.size, settings.size):
+            x = arrays.resized(path, x, settings.size)
+        resizable = x.dtype == np.uint8 and x.shape[2] in (1, 3)
+        arrays.check_frame(path, x.shape[2:], "; data.size=64 crops and resizes them" if resizable else "")
     columns, notes = _beside(found)
     lengths = _lengths(path, x, columns)
     if settings.labels:
@@ -164,15 +167,20 @@ def _gather(kind: str, root: Path, path: Path, files: list[Path], settings: Data
         return read(lambda: sound.recording_clips(root, files), sound), Units(rate=sound.RATE)
     if kind == "arrays":
         gathered = read(lambda: arrays.array_clips(root, files), arrays)
-        return gathered, PIXELS if gathered.frames.ndim == 4 else Units()
+        if gathered.frames.ndim == 2:
+            return gathered, Units()
+        if settings.size not in (None, gathered.frames.shape[-1]):
+            raise InputError(
+                f"data.size = {settings.size}, but a folder of arrays is taken as it is: {gathered.frames.shape[1:]}"
+            )
+        return gathered, PIXELS
     clips_of = videos.video_clips if kind == "videos" else videos.frame_folder_clips
     return read(lambda: clips_of(root, files, size, every), videos, kind, size, every), PIXELS
 
 
-def _refuse(kind: str, path: Path, settings: DataSettings) -> None:
-    """Settings that mean nothing for this kind are mistakes."""
-    pictures = ("videos", "images", *(["one file of arrays"] if kind == "arrays" and path.is_dir() else ["arrays"]))
-    for key, kinds in (("size", pictures), ("every", pictures[:2]), ("id", ("tables",)), ("time", ("tables",))):
+def _refuse(kind: str, settings: DataSettings) -> None:
+    """Settings that mean nothing for this kind are mistakes; but a preset's size of pictures harms no signal."""
+    for key, kinds in (("every", ("videos", "images")), ("id", ("tables",)), ("time", ("tables",))):
         given = getattr(settings, key)
         if given != DataSettings.model_fields[key].default and kind not in kinds:
             raise InputError(f"data.{key} = {given} is for {' and '.join(kinds)}, not for {kind}")

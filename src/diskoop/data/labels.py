@@ -67,11 +67,11 @@ def from_folders(names: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]
         if len(words) < 2:
             continue
         uses = {PART_WORDS[word] for word in words & PART_WORDS.keys()}
-        if {0, 2} <= uses and "split" not in columns:
+        if 0 in uses and len(uses) > 1 and "split" not in columns:
             if odd := sorted(words - PART_WORDS.keys()):
                 raise InputError(
-                    f"beside folders to train and to test on there is {odd[0]!r}; put its clips into one of them, or "
-                    "take it away"
+                    f"beside folders to train and to test (or validate) on there is {odd[0]!r}; put its clips into one "
+                    "of them, or take it away"
                 )
             columns["split"] = level
         else:

@@ -16,7 +16,7 @@ from diskoop.data.assembly import assemble
 from diskoop.data.clips import Blocks, Clip, files_below, gather, natural
 from diskoop.data.labels import code
 from diskoop.data.sequences import PIXELS, Sequences
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Unavailable
 from diskoop.settings import DataSettings
 
 SOURCE = (
@@ -122,9 +122,9 @@ def _detector() -> Detect:
     try:
         import cv2
     except ImportError:
-        raise InputError("finding faces takes OpenCV: pip install 'diskoop[faces]'") from None
+        raise Unavailable("finding faces takes OpenCV: pip install 'diskoop[faces]'") from None
     # OpenCV's wheels keep their cascades beside the module.
     cascade = cv2.CascadeClassifier(str(Path(cv2.__file__).parent / "data" / "haarcascade_frontalface_default.xml"))
     if cascade.empty():
-        raise InputError("this OpenCV ships no Haar cascades: pip install 'opencv-python-headless<5'")
+        raise Unavailable("this OpenCV ships no Haar cascades: pip install 'opencv-python-headless<5'")
     return Detect(cascade)

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from diskoop.data.clips import Blocks, Clip, decoding
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Unavailable
 from diskoop.storage import whole_file
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".aiff", ".aif", ".sph", ".nist")
@@ -47,7 +47,7 @@ def read_sound(file: Path) -> Sound:
         import soundfile
         import soxr
     except ImportError:
-        raise InputError(f"reading {file} takes soundfile and soxr: pip install 'diskoop[audio]'") from None
+        raise Unavailable(f"reading {file} takes soundfile and soxr: pip install 'diskoop[audio]'") from None
     with decoding(file, "recording"):
         _check_header(file)
         with soundfile.SoundFile(file) as opened:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from diskoop.data.clips import Blocks, Clip, decoding
 from diskoop.data.rows import csv_rows
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, Unavailable, suggest
 from diskoop.storage import cache_folder
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -38,11 +38,13 @@ def layout(path: Path, id: str | None, time: str | None) -> Layout:
     """The columns' roles, by the first rows and by the names the user gives (or usual ones)."""
     chunk = next(read_table(path))
     names = list(chunk)
+    no_id = id == "none" and id not in names
+    id = None if no_id else id
     for role, given in (("id", id), ("time", time)):
         if given is not None and given not in names:
             raise InputError(f"data.{role} = {given}, but {path} has no such column; {suggest(given, names)}")
     usual = {name.lower(): name for name in reversed(names)}
-    id = id or next((usual[name] for name in IDS if name in usual), None)
+    id = None if no_id else id or next((usual[name] for name in IDS if name in usual), None)
     time = time or next((usual[name] for name in TIMES if name in usual), None)
     rest = [name for name in names if name not in (id, time)]
     features = tuple(name for name in rest if chunk[name].dtype.kind == "f")
@@ -214,7 +216,7 @@ def _parquet(path: Path, as_text: str | None) -> Iterator[Columns]:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise InputError(f"reading {path} takes pyarrow: pip install 'diskoop[parquet]'") from None
+        raise Unavailable(f"reading {path} takes pyarrow: pip install 'diskoop[parquet]'") from None
     with decoding(path, "Parquet table"), parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS):
             yield {name: _from_arrow(batch.column(name), name == as_text) for name in batch.schema.names}
@@ -245,7 +247,7 @@ def _may_be_number(cell: str) -> bool:
 
 def _number(cell: str) -> float | None:
     """A cell's number, NaN where it is empty, None where it is a word."""
-    if not cell or cell.lower() in ("na", "null", "none"):
+    if not cell or cell.lower() in ("na", "n/a", "#n/a", "null", "none"):
         return float("nan")
     if "_" in cell:  # Python takes 1_000 for a thousand
         return None

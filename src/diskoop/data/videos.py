@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, ImageSequence
 
 from diskoop.data.clips import Blocks, Clip, decoding
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Unavailable
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -109,7 +109,7 @@ def _film(file: Path) -> Iterator[Image.Image]:
     try:
         import av
     except ImportError:
-        raise InputError(f"reading {file} takes PyAV: pip install 'diskoop[video]'") from None
+        raise Unavailable(f"reading {file} takes PyAV: pip install 'diskoop[video]'") from None
     packets, seconds, frames = 0, 0.0, 0
     with decoding(file, "video"), av.open(str(file)) as container:
         if not container.streams.video:

@@ -7,6 +7,7 @@ import numpy as np
 
 from diskoop.data import SPLITS, Sequences
 from diskoop.data.sound import sound_of, write_wav
+from diskoop.errors import InputError
 from diskoop.pictures import contact_sheet, save_figure
 
 
@@ -27,7 +28,7 @@ def describe_data(everything: Sequences) -> dict[str, Any]:
     if everything.units.features:
         facts["features"] = list(everything.units.features)
     if everything.clips is not None and len(everything) > (clips := len(np.unique(everything.clips))):
-        facts["windows_of"] = clips
+        facts["cut"] = f"windows of up to {everything.shape[1]} frames, from {clips} clips"
     return facts
 
 
@@ -59,9 +60,12 @@ def _kind(everything: Sequences) -> str:
 def preview(everything: Sequences, count: int, path: Path) -> list[Path]:
     """A contact sheet of `count` sequences spread over the whole set; of sound, also what the first sounds like."""
     chosen = [int(index) for index in _spread(len(everything), count)]
+    sound = None if everything.units.rate is None else path.with_suffix(".wav")
+    if sound is not None and sound.exists():
+        raise InputError(f"{sound} exists already and might be yours; choose another name with --out")
     files = [save_figure(contact_sheet(everything, chosen), path)]
-    if everything.units.rate is not None:
-        files.append(write_wav(path.with_suffix(".wav"), hear(everything, chosen[0])))
+    if sound is not None:
+        files.append(write_wav(sound, hear(everything, chosen[0])))
     return files
 
 
