@@ -200,7 +200,7 @@ def test_a_preview_is_nobodys_file_and_no_part_of_the_data(tmp_path: Path) -> No
         files = [(folder / file).resolve() for file in json.loads(answer.stdout.splitlines()[-1])["preview"]]
         assert all(file.exists() for file in files)
         assert all(file.parent == (tmp_path if what == "." else folder) for file in files)
-    over = diskoop("data", ".", "--out", "other.png", cwd=folder)
+    over = diskoop("data", "take.wav", "--out", "other.png", cwd=folder)
     assert over.returncode == 2
     assert "other.wav exists already and might be yours" in over.stderr
     for name, content in before.items():
