@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diskoop.data.cache import digest, drawn_once, mapped
-from diskoop.data.clips import Blocks, Clip, decoding
+from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.data.scaling import Scale
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.data.videos import square
@@ -54,10 +54,7 @@ def read(path: Path) -> Arrays:
 
 def array_clips(root: Path, files: list[Path]) -> list[Clip]:
     """A clip for each `.npy` file: (time, feature) or (time, channel, height, width)."""
-    return [
-        Clip(file.relative_to(root).as_posix(), str(file), lambda file=file: _clip(file))  # type: ignore[misc]
-        for file in files
-    ]
+    return file_clips(root, files, _clip)
 
 
 def _clip(file: Path) -> Blocks:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,11 @@ class Clip:
     blocks: Callable[[], Blocks]
     labels: dict[str, str] = field(default_factory=dict)  # what its file says about it, once it has been read
     notes: list[str] = field(default_factory=list)  # what a person should know about it, once it has been read
+
+
+def file_clips(root: Path, files: Sequence[Path], read: Callable[[Path], Blocks]) -> list[Clip]:
+    """A clip for each file, named by its path below `root`."""
+    return [Clip(file.relative_to(root).as_posix(), str(file), partial(read, file)) for file in files]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from diskoop.data.clips import Blocks, Clip, decoding
+from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.errors import InputError, Unavailable
 from diskoop.storage import whole_file
 
@@ -26,10 +26,8 @@ _HANN = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
 
 
 def recording_clips(root: Path, files: Sequence[Path]) -> list[Clip]:
-    return [
-        Clip(file.relative_to(root).as_posix(), str(file), lambda file=file: _blocks(file))  # type: ignore[misc]
-        for file in files
-    ]
+    """A clip for each file."""
+    return file_clips(root, files, _blocks)
 
 
 def _blocks(file: Path) -> Blocks:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, ImageSequence
 
-from diskoop.data.clips import Blocks, Clip, decoding
+from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.errors import InputError, Unavailable
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
@@ -19,14 +19,7 @@ AT_ONCE = 64  # frames
 
 def video_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
     """A clip for each file."""
-    return [
-        Clip(
-            file.relative_to(root).as_posix(),
-            str(file),
-            lambda file=file: _blocks(_video(file), size, every),  # type: ignore[misc]
-        )
-        for file in files
-    ]
+    return file_clips(root, files, lambda file: _blocks(_video(file), size, every))
 
 
 def frame_folder_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
