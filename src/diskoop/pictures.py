@@ -1,5 +1,6 @@
-"""arrays -> film strips, spectrograms, contact sheets, spectra"""
+"""arrays -> film strips, animations, spectrograms, plots, spectra"""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.data.sequences import Sequences
+from diskoop.data.sequences import Sequences, Units
 from diskoop.data.sound import HOP
 from diskoop.errors import InputError
 from diskoop.numerics.spectrum import Spectrum
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURE_FILES = (".png", ".jpg", ".webp", ".svg", ".pdf")
+MOVING_FILES = (".webp", ".gif")
+TILE = 96  # pixels that a moving picture takes at least, each way
 FRAMES_SHOWN = 16  # of a longer clip, evenly spread
 INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
 
@@ -31,6 +34,13 @@ def save_figure(figure: "Figure", path: str | Path) -> Path:
     with whole_file(path) as temporary:
         figure.savefig(temporary, dpi=150, facecolor=PAPER, format=path.suffix.removeprefix("."))
     return path
+
+
+def figure_bytes(figure: "Figure") -> bytes:
+    """A figure as PNG, for notebooks."""
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=110, facecolor=PAPER, format="png")
+    return stream.getvalue()
 
 
 def film_strip(video: NDArray[Any], gap: int = 1) -> NDArray[np.uint8]:
@@ -50,21 +60,25 @@ def draw_strip(axes: "Axes", video: NDArray[Any], title: str = "", color: str = 
         axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
 
 
-def draw_series(axes: "Axes", series: NDArray[Any], title: str = "", features: Sequence[str] = ()) -> None:
+def draw_series(
+    axes: "Axes", series: NDArray[Any], title: str = "", features: Sequence[str] = (), color: str = INK
+) -> None:
     """(time, feature) as lines, with the features' names if they are few."""
     lines = axes.plot(series, linewidth=1)
     if 0 < len(features) <= 8:
         axes.legend(lines, features, fontsize=5, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3, parse_math=False)
+    axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
     axes.tick_params(labelsize=6)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def draw_spectrogram(axes: "Axes", logs: NDArray[Any], rate: int, seconds: float, title: str = "") -> None:
+def draw_spectrogram(
+    axes: "Axes", logs: NDArray[Any], rate: int, seconds: float, title: str = "", color: str = INK
+) -> None:
     """A log spectrogram (time, bin) that lasts `seconds`: time across, frequency up."""
     extent = (0.0, seconds, 0.0, rate / 2000)
     axes.imshow(logs.T, origin="lower", aspect="auto", cmap="magma", extent=extent, interpolation="nearest")
-    axes.set_title(title, fontsize=8, loc="left", color=INK, pad=3, parse_math=False)
+    axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
     axes.tick_params(labelsize=6)
     axes.set_xlabel("s", fontsize=6, labelpad=0)
     axes.set_ylabel("kHz", fontsize=6, labelpad=0)
@@ -108,21 +122,82 @@ def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2
         axes.set_axis_off()
     for axes, index in zip(grid.flat, indices, strict=False):
         axes.set_axis_on()
-        draw_sequence(axes, sequences, index)
+        (x,) = sequences.take([index])
+        draw_sequence(axes, x, sequences.units, sequences.label_text(index) or sequences.clip_name(index))
     return figure
 
 
-def draw_sequence(axes: "Axes", sequences: Sequences, index: int) -> None:
-    """A sequence as what it is: a film strip, a spectrogram or lines."""
-    (x,), units = sequences.take([index]), sequences.units
-    title = sequences.label_text(index) or sequences.clip_name(index)
-    if sequences.is_video:
+def draw_sequence(axes: "Axes", x: NDArray[Any], units: Units, title: str = "", color: str = INK) -> None:
+    """A sequence (time, ...) as what it is: a film strip, a spectrogram or lines."""
+    if x.ndim == 4:
         x = x[np.linspace(0, len(x) - 1, min(len(x), FRAMES_SHOWN)).astype(np.int64)]
-        draw_strip(axes, units.to_model(torch.from_numpy(x)).numpy() if x.dtype == np.uint16 else x, title)
+        draw_strip(axes, _pixels(x, units), title, color)
     elif units.rate is not None:
-        draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title)
+        draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title, color)
     else:
-        draw_series(axes, x, title, units.features)
+        draw_series(axes, x, title, units.features, color)
+
+
+Row = tuple[str, NDArray[Any]]  # a caption and a sequence (time, ...)
+
+
+def rows_figure(rows: Sequence[Row], units: Units, title: str = "", columns: int = 1) -> "Figure":
+    """Sequences under their captions, row by row, each drawn as what it is."""
+    from matplotlib.figure import Figure
+
+    lines = -(-len(rows) // columns)
+    longest = max(len(x) for _, x in rows)
+    video = rows[0][1].ndim == 4
+    height = 0.25 + 7.0 / min(longest, FRAMES_SHOWN) * rows[0][1].shape[-2] / rows[0][1].shape[-1] if video else 1.7
+    figure = Figure(figsize=(7.0 * columns, height * lines + (0.4 if title else 0.05)), layout="constrained")
+    if title:
+        figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left", parse_math=False)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=not video)
+    for axes in grid.flat[len(rows) :]:
+        axes.set_axis_off()
+    for axes, (caption, x) in zip(grid.flat, rows, strict=False):
+        draw_sequence(axes, x, units, caption)
+    return figure
+
+
+def save_animation(
+    rows: Sequence[Row], path: str | Path, units: Units, columns: int = 4, milliseconds: int = 150
+) -> Path:
+    """Videos side by side under their captions, moving, as WebP or GIF; shorter ones wait at their last frame."""
+    from PIL import Image, ImageDraw
+
+    path = Path(path)
+    if path.suffix not in MOVING_FILES:
+        raise InputError(f"expected an animation's name ending in {' or '.join(MOVING_FILES)}, got {str(path)!r}")
+    columns, longest = min(columns, len(rows)), max(len(x) for _, x in rows)
+    tall, wide = rows[0][1].shape[-2:]
+    scale = max(1, -(-TILE // max(tall, wide)))
+    cell, margin = (wide * scale + 8, tall * scale + 26), (4, 20)
+    frames = []
+    for t in range(longest):
+        sheet = Image.new("RGB", (cell[0] * columns, cell[1] * -(-len(rows) // columns)), PAPER)
+        pen = ImageDraw.Draw(sheet)
+        for number, (caption, x) in enumerate(rows):
+            corner = (number % columns * cell[0] + margin[0], number // columns * cell[1] + margin[1])
+            picture = Image.fromarray(film_strip(_pixels(x[min(t, len(x) - 1)][None], units)))
+            sheet.paste(picture.resize((wide * scale, tall * scale), Image.Resampling.NEAREST), corner)
+            pen.text((corner[0], corner[1] - 15), _shortened(pen, caption, wide * scale), fill=INK)
+        frames.append(sheet)
+    with whole_file(path) as temporary:
+        frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=milliseconds, loop=0, lossless=True)
+    return path
+
+
+def _shortened(pen: Any, text: str, width: float) -> str:
+    """As much of a caption as fits."""
+    while text and pen.textlength(text) > width:
+        text = text[:-2].rstrip() + "…" if len(text) > 2 else ""
+    return text
+
+
+def _pixels(x: NDArray[Any], units: Units) -> NDArray[Any]:
+    """Video as `film_strip` takes it: bytes, or from 0 to 1."""
+    return x if x.dtype == np.uint8 else units.to_model(torch.from_numpy(x)).numpy().clip(0, 1)
 
 
 def swap_figure(

@@ -1,8 +1,9 @@
 """a trained run: load, decompose; what users hold in their hands"""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from diskoop.data import open_data
 from diskoop.data.sequences import Sequences, Split, Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.numerics.operator import Operator
+from diskoop.numerics.factors import Factor
+from diskoop.numerics.operator import Operator, fit_operator
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
@@ -29,14 +31,22 @@ class Run:
     operator: Operator
     units: Units
     folder: RunFolder
+    factors: Mapping[str, Factor] = field(default_factory=dict)  # those that were found and named
 
     def __repr__(self) -> str:
         choice = self.settings
         return f"Run({self.folder.path}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.source})"
 
     @torch.no_grad()
-    def decompose(self, clips: Sequences | NDArray[Any]) -> Decomposition:
-        """Take sequences apart: a set, or an array (n, time, ...) in the units of the training data."""
+    def decompose(
+        self, clips: Sequences | NDArray[Any], operator: Literal["frozen", "batch"] = "frozen"
+    ) -> Decomposition:
+        """Take sequences apart: a set, or an array (n, time, ...) in the units of the training data.
+
+        The operator is the run's frozen one, or with "batch" one fitted on just these sequences, as in the paper.
+        """
+        if operator not in ("frozen", "batch"):
+            raise InputError(f"expected the operator 'frozen' or 'batch', got {operator!r}")
         if not isinstance(clips, Sequences):
             clips = Sequences.of(np.asarray(clips), units=self.units)
         if not clips.is_video:  # the model knows one scale, which is not that of another set
@@ -51,7 +61,9 @@ class Run:
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
         z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)  # nothing, whatever its company
         choice = self.settings.spectrum
-        return Decomposition.of(self.model, self.operator, z, choice.static, ORDERS[choice.order], clips.units, mask)
+        mine = self.operator if operator == "frozen" else fit_operator(z, mask, self.settings.model.ridge)
+        order = ORDERS[choice.order]
+        return Decomposition.of(self.model, mine, clips, z, choice.static, order, mask, self.factors)
 
     def _check_features(self, clips: Sequences) -> None:
         """An InputError unless a signal has the features that were trained on, under their names."""

@@ -10,7 +10,6 @@ from torch import nn
 from diskoop import load_data
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.data.builtin.oscillators import truth
-from diskoop.data.sequences import Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import by_distance, fit_operator
@@ -19,9 +18,10 @@ from diskoop.numerics import by_distance, fit_operator
 @pytest.fixture
 def parts() -> Decomposition:
     """The oscillators behind identity networks: everything about them is known."""
-    x = torch.from_numpy(load_data("oscillators", "test").x[:50])
+    clips = load_data("oscillators", "test").select(range(50))
+    x = torch.from_numpy(clips.x)
     model = KoopmanAutoencoder(nn.Identity(), nn.Identity())
-    return Decomposition.of(model, fit_operator(x, ridge=0), x, 3, by_distance, Units(dtype="float64"))
+    return Decomposition.of(model, fit_operator(x, ridge=0), clips, x, 3, by_distance)
 
 
 def test_static_and_dynamic_are_the_known_parts(parts: Decomposition) -> None:

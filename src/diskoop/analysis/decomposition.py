@@ -1,6 +1,6 @@
-"""sequences -> spectrum, coefficients, static and dynamic parts"""
+"""sequences -> spectrum, coefficients, static and dynamic parts; swap, sample, forecast"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,14 +10,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.data.sequences import Units
+from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError, suggest
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import Order, Spectrum
+from diskoop.numerics.weights import over_two
+from diskoop.pictures import figure_bytes, rows_figure
 
 CHUNK = 64  # sequences that go through a network at once, so that memory does not grow with the set
+SHOWN = 4  # sequences that a notebook shows
+
+What = str | Sequence[str] | Sequence[int]  # a factor's name, several names, or mode indices
+Donors = Sequence[int] | NDArray[Any] | Mapping[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,31 +35,45 @@ class Decomposition:
     spectrum: Spectrum
     z: Tensor  # (n, time, k)
     factors: dict[str, Factor]  # "static" and "dynamic", and those that were found
-    units: Units
+    clips: Sequences  # what was taken apart: names, labels and units; edits do not change it
     mask: Tensor | None = None  # (n, time), true where a frame exists; None: everywhere
 
     def __repr__(self) -> str:
         count, time, k = self.z.shape
         return f"Decomposition({count} sequences of {time} frames, k={k}, factors {', '.join(self.factors)})"
 
+    def _repr_png_(self) -> bytes:
+        """The first sequences, decoded, for notebooks."""
+        some = self.select(range(min(len(self.z), SHOWN)))
+        return figure_bytes(rows_figure(some.rows(), self.units))
+
     @classmethod
     def of(
         cls,
         model: KoopmanAutoencoder,
         operator: Operator,
+        clips: Sequences,
         z: Tensor,
         static: int,
         order: Order,
-        units: Units,
         mask: Tensor | None = None,
+        found: Mapping[str, Factor] | None = None,
     ) -> "Decomposition":
         spectrum = Spectrum.of(operator.matrix, order)
         chosen = spectrum.static(static)
         factors = {
             "static": Factor.from_modes("static", spectrum, chosen),
             "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
+            **(found or {}),
         }
-        return cls(model, operator, spectrum, z, factors, units, mask)
+        return cls(model, operator, spectrum, z, factors, clips, mask)
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    @property
+    def units(self) -> Units:
+        return self.clips.units
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -77,7 +97,11 @@ class Decomposition:
         """(n, time, k): the part that moves."""
         return self.factors["dynamic"].part(self.z)
 
-    def factor(self, what: str | Sequence[str] | Sequence[int]) -> Factor:
+    def code(self, what: What) -> Tensor:
+        """(n, k) float64: the part of the latents that belongs to `what`, averaged over each sequence's frames."""
+        return mean_over_frames(self.factor(what).part(self.z.double()), self.mask)
+
+    def factor(self, what: What) -> Factor:
         """A factor by name, the sum of several, or that of explicit mode indices."""
         words: list[Any] = [what] if isinstance(what, str) else [_plain(word) for word in what]
         indices = [word for word in words if isinstance(word, int)]
@@ -90,25 +114,69 @@ class Decomposition:
             if name not in self.factors:
                 raise InputError(f"unknown factor {name!r}; {suggest(name, self.factors)}")
         nothing = torch.zeros_like(self.factors["static"].projector)
-        joined = sum((self.factors[name].projector for name in dict.fromkeys(names)), start=nothing)
+        joined = sum((self.factors[name].projector.to(nothing) for name in dict.fromkeys(names)), start=nothing)
         if not torch.allclose(joined @ joined, joined, atol=1e-6 * float(joined.abs().amax()) ** 2):
             raise InputError(f"the factors {', '.join(names)} overlap; swap them one after another")
         return Factor(" + ".join(names), joined)
 
-    def swap(
-        self, what: str | Sequence[str] | Sequence[int], donor: Sequence[int] | NDArray[Any], amount: float = 1.0
-    ) -> "Decomposition":
-        """Each sequence with `what` moved towards sequence `donor[i]` of this set; amount 1 replaces it.
+    def select(self, indices: Sequence[int] | NDArray[Any]) -> "Decomposition":
+        """Some of the sequences, in this order; one may come several times."""
+        at = torch.as_tensor(np.asarray(indices, np.int64), device=self.z.device)
+        if at.numel() and not ((at >= 0) & (at < len(self))).all():
+            raise InputError(f"expected sequences from 0 to {len(self) - 1}, got {list(indices)}")
+        mask = None if self.mask is None else self.mask[at]
+        return replace(self, z=self.z[at], clips=self.clips.select(at.cpu().numpy()), mask=mask)
 
+    def swap(self, what: What, donor: Donors, amount: float = 1.0) -> "Decomposition":
+        """Each sequence with `what` moved towards that of its donor; amount 1 replaces it.
+
+        `donor` has a sequence of this set for each, or is a mapping {who receives: who gives}; nobody else changes.
         Where they differ in length, what both have is left.
         """
-        givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
-        whole = not givers.is_floating_point() and givers.dtype != torch.bool
-        if not whole or givers.shape != (len(self.z),) or not ((givers >= 0) & (givers < len(self.z))).all():
-            wanted = f"{len(self.z)} donors from 0 to {len(self.z) - 1}, one for each sequence"
-            raise InputError(f"expected {wanted}, got {np.asarray(donor)}")
+        givers = self._givers(donor)
         mask = None if self.mask is None else self.mask & self.mask[givers]
         return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount), mask=mask)
+
+    def exchange(self, what: What, pairs: Sequence[tuple[int, int]], amount: float = 1.0) -> "Decomposition":
+        """Both members of each pair with `what` moved towards the other's."""
+        members = [member for pair in pairs for member in pair]
+        if len(set(members)) < len(members):
+            raise InputError(f"expected pairs that share nobody, got {list(pairs)}")
+        return self.swap(what, {a: b for pair in pairs for a, b in (pair, pair[::-1])}, amount)
+
+    def sample(
+        self,
+        what: What,
+        generator: torch.Generator,
+        weights: Callable[[int, torch.Generator], Tensor] = over_two,
+    ) -> "Decomposition":
+        """Each sequence with `what` replaced by a random convex combination of others', see `numerics.weights`.
+
+        Where they differ in length, what all that are mixed have is left.
+        """
+        mixture = weights(len(self), generator).to(self.z)  # (n, n), rows sum to 1
+        mixed = torch.einsum("ij,jtk->itk", mixture, self.z)
+        mask = self.mask
+        if mask is not None:
+            missing = torch.einsum("ij,jt->it", mixture, (~mask).to(self.z)) > 0
+            mask = mask & ~missing
+        return replace(self, z=swap(self.z, mixed, self.factor(what)), mask=mask)
+
+    def forecast(self, steps: int, given: int | None = None) -> "Decomposition":
+        """The sequences (or only their first `given` frames) and what the operator says of the `steps` frames after."""
+        lengths = torch.from_numpy(self.lengths).to(self.z.device)
+        if given is not None:
+            if not 1 <= given <= int(lengths.min()):
+                raise InputError(f"expected given from 1 to {int(lengths.min())}, the shortest sequence, got {given}")
+            lengths = torch.full_like(lengths, given)
+        rows, time = torch.arange(len(self), device=self.z.device), int(lengths.max())
+        future = self.operator.roll(self.z[rows, lengths - 1], steps)
+        z = torch.cat([self.z[:, :time], torch.zeros_like(future)], 1)
+        place = lengths.unsqueeze(1) + torch.arange(steps, device=self.z.device)
+        z[rows.unsqueeze(1), place] = future
+        inside = torch.arange(time + steps, device=self.z.device) < (lengths + steps).unsqueeze(1)
+        mask = None if inside.all() else inside
+        return replace(self, z=z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0), mask=mask)
 
     @torch.no_grad()
     def decode(self) -> NDArray[Any]:
@@ -119,6 +187,34 @@ class Decomposition:
         if self.mask is not None:
             x[~self.mask.cpu().numpy()] = 0
         return x
+
+    def rows(self) -> list[tuple[str, NDArray[Any]]]:
+        """Each sequence decoded, without padding, under what is known of it."""
+        texts = (self.clips.label_text(i) or self.clips.clip_name(i) for i in range(len(self)))
+        return [(text, x[:length]) for text, x, length in zip(texts, self.decode(), self.lengths, strict=True)]
+
+    def _givers(self, donor: Donors) -> Tensor:
+        """(n,) the donor of each sequence; an InputError unless they are sequences of this set."""
+        last = len(self) - 1
+        if isinstance(donor, Mapping):
+            everyone = {*donor, *donor.values()}
+            if not all(isinstance(_plain(who), int) and 0 <= who <= last for who in everyone):
+                raise InputError(f"expected sequences from 0 to {last}, got {dict(donor)}")
+            donor = [donor.get(i, i) for i in range(len(self))]
+        givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
+        whole = not givers.is_floating_point() and givers.dtype != torch.bool
+        if not whole or givers.shape != (len(self),) or not ((givers >= 0) & (givers <= last)).all():
+            wanted = f"{len(self)} donors from 0 to {last}, one for each sequence"
+            raise InputError(f"expected {wanted}, got {np.asarray(donor)}")
+        return givers
+
+
+def mean_over_frames(z: Tensor, mask: Tensor | None) -> Tensor:
+    """(n, time, k) -> (n, k): the mean over the frames that exist."""
+    if mask is None:
+        return z.mean(1)
+    inside = mask.unsqueeze(-1)
+    return torch.where(inside, z, 0.0).sum(1) / inside.sum(1)
 
 
 def _plain(word: Any) -> Any:

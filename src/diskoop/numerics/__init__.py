@@ -1,5 +1,6 @@
 """linear operators on latents, their spectra, and the factors in them"""
 
+from diskoop.numerics.components import Components, dependence, group, independent_components
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.losses import (
     ball_around_one,
@@ -13,8 +14,10 @@ from diskoop.numerics.losses import (
 )
 from diskoop.numerics.operator import Moments, Operator, fit_operator, fit_operator_per_sequence
 from diskoop.numerics.spectrum import Spectrum, by_distance, by_modulus
+from diskoop.numerics.weights import over_batch, over_two
 
 __all__ = [
+    "Components",
     "Factor",
     "Moments",
     "Operator",
@@ -22,11 +25,16 @@ __all__ = [
     "ball_around_one",
     "by_distance",
     "by_modulus",
+    "dependence",
     "distance_to_one",
     "fit_operator",
     "fit_operator_per_sequence",
+    "group",
     "hinge_beyond",
+    "independent_components",
     "modulus_beyond",
+    "over_batch",
+    "over_two",
     "real_beyond",
     "spectral_loss",
     "spectral_terms",

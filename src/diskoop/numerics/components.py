@@ -1,0 +1,100 @@
+"""codes -> independent components, how much they depend on each other, and groups of those that do"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+BINS = 4  # quartiles: coarse on purpose, see `dependence`
+DEPENDENT = 0.28  # what belongs together; between chance and the ties inside a factor in every model looked at
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Independent coordinates of some codes: y = (code - mean) @ reading, and y @ writing goes back."""
+
+    reading: Array  # (k, d)
+    writing: Array  # (d, k), with writing @ reading = identity
+    mean: Array  # (k,)
+
+    def read(self, codes: Array) -> Array:
+        """Codes (n, k) -> (n, d) of unit variance on the codes that were fitted."""
+        return (codes - self.mean) @ self.reading
+
+
+def principal_directions(codes: Array) -> tuple[Array, Array]:
+    """Directions (k, k) as rows, those of largest variance first, and the variance along each (k,)."""
+    centred = codes - codes.mean(0)
+    variances, directions = np.linalg.eigh(centred.T @ centred / len(codes))
+    return directions[:, ::-1].T, variances[::-1].clip(0)
+
+
+def independent_components(codes: Array, directions: Array, seed: int) -> Components:
+    """As many independent components of `codes` (n, k) as there are orthonormal rows in `directions` (d, k)."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    mean = codes.mean(0)
+    scores = (codes - mean) @ directions.T
+    if len(directions) == 1:  # nothing to turn
+        unmixing = 1 / scores.std(0, keepdims=True)
+    else:
+        ica = FastICA(whiten="unit-variance", max_iter=1000, tol=1e-5, random_state=seed)
+        with warnings.catch_warnings():
+            # Gaussian directions turn for ever. What is unsettled shows where it matters: in the stability.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            ica.fit(scores)
+        unmixing = ica.components_
+    return Components(directions.T @ unmixing.T, np.linalg.inv(unmixing).T @ directions, mean)
+
+
+def dependence(y: Array) -> Array:
+    """(d, d) from 0 to 1: what each pair of columns of `y` (n, d) tells of each other, as if it were a correlation.
+
+    It is Linfoot's coefficient, sqrt(1 - exp(-2 I)), of the mutual information I between quartiles. Correlation sees
+    nothing here, as independent components have none. Finer bins see too much: a factor may stretch another's code a
+    little (hair seen from the side) without being the same thing, and quartiles do not mind.
+    """
+    count, width = y.shape
+    edges = np.quantile(y, np.arange(1, BINS) / BINS, axis=0)  # (bins - 1, d)
+    bins = (y > edges[:, None]).sum(0)  # (n, d); equal values stay together
+    member = (bins[..., None] == np.arange(BINS)).reshape(count, width * BINS).astype(np.float64)
+    joint = (member.T @ member / count).reshape(width, BINS, width, BINS).swapaxes(1, 2)  # (d, d, bins, bins)
+    share = member.mean(0).reshape(width, BINS)
+    expected = share[:, None, :, None] * share[None, :, None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = np.where(joint > 0, joint * np.log(joint / expected), 0.0).sum((2, 3))
+    used = (share > 0).sum(1) - 1
+    information -= np.outer(used, used) / (2 * count)  # what chance alone gives
+    coefficient: Array = np.sqrt(1 - np.exp(-2 * information.clip(0)))
+    return coefficient
+
+
+def block_dependence(y: Array, blocks: Sequence[Sequence[int]]) -> Array:
+    """(blocks, blocks): the mean dependence between the columns of `y` in one block and those in another."""
+    between = dependence(y)
+    return np.array([[between[np.ix_(a, b)].mean() for b in blocks] for a in blocks])
+
+
+def group(similarity: Array, sizes: Sequence[int], least: float, count: int | None = None) -> list[list[int]]:
+    """Items that are alike by `least` on average (or `count` groups), by average linkage; (n, n) -> lists of items.
+
+    `sizes` weighs items that stand for several columns.
+    """
+    groups = [[item] for item in range(len(similarity))]
+    weight = np.asarray(sizes, float)
+    while len(groups) > (count or 1):
+        alike = np.full((len(groups), len(groups)), -np.inf)
+        for i, a in enumerate(groups):
+            for j, b in enumerate(groups[:i]):
+                alike[i, j] = np.average(similarity[np.ix_(a, b)], weights=np.outer(weight[a], weight[b]))
+        later, earlier = divmod(int(alike.argmax()), len(groups))
+        if count is None and alike[later, earlier] < least:
+            break
+        groups[earlier] = sorted(groups[earlier] + groups.pop(later))
+    return sorted(groups)
