@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PICTURE_FILES = (".png", ".jpg", ".webp", ".svg", ".pdf")
 MOVING_FILES = (".webp", ".gif")
 TILE = 96  # pixels that a moving picture takes at least, each way
+FEATURES_NAMED = 8  # beside lines; more would not be read
 FRAMES_SHOWN = 16  # of a longer clip, evenly spread
 INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
 
@@ -65,7 +66,7 @@ def draw_series(
 ) -> None:
     """(time, feature) as lines, with the features' names if they are few."""
     lines = axes.plot(series, linewidth=1)
-    if 0 < len(features) <= 8:
+    if 0 < len(features) <= FEATURES_NAMED:
         axes.legend(lines, features, fontsize=5, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
     axes.tick_params(labelsize=6)
@@ -224,3 +225,43 @@ def swap_figure(
             row += 1
         row += 1
     return figure
+
+
+NEAR = 1e-3  # eigenvalues this near to 1 are all the same: which of them is nearest is chance
+
+
+def largest_gap(spectrum: Spectrum) -> int:
+    """How many eigenvalues lie before the largest step, in ratio, of their distances to 1; no pair is cut."""
+    values = spectrum.eigenvalues.cpu()
+    values = values[values.imag >= 0]  # one of each pair, so that no step leads from one half to the other
+    distances, order = _from_one(values).sort()
+    if len(distances) == 1:
+        return spectrum.k
+    sizes = 1 + (values.imag > 0).long()[order]
+    return int(sizes.cumsum(0)[(distances[1:] / distances[:-1]).argmax()])
+
+
+def draw_gap(axes: "Axes", spectrum: Spectrum, static: Tensor) -> None:
+    """Every eigenvalue's distance to 1, nearest first: which are static, how many that makes, where the gap is."""
+    distances, order = _from_one(spectrum.eigenvalues.cpu()).sort()
+    chosen, rank = static.cpu()[order], torch.arange(1, spectrum.k + 1)
+    count, found = int(static.sum()), largest_gap(spectrum)
+    step = "" if found == spectrum.k else f", {float(distances[found] / distances[found - 1]):.2g} times"
+    axes.axvline(count + 0.5, color=STATIC, linewidth=6, alpha=0.25, label=f"the cut now: {count} static")
+    axes.axvline(found + 0.5, color=INK, linewidth=1, linestyle="--", label=f"the largest gap{step}: {found} static")
+    for which, color, name in ((chosen, STATIC, "static now"), (~chosen, DYNAMIC, "dynamic now")):
+        points = rank[which].numpy(), distances[which].numpy()
+        axes.scatter(*points, s=26, color=color, linewidths=0, zorder=3, label=name)
+    axes.set_yscale("log")
+    axes.set(xlim=(0.3, spectrum.k + 0.7), facecolor="none")
+    axes.locator_params(axis="x", integer=True)
+    axes.set_title("where static ends", fontsize=9, loc="left", color=INK)
+    axes.set_xlabel("eigenvalues, nearest to 1 first", fontsize=8)
+    axes.set_ylabel(f"distance to 1, at least {NEAR:g}", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+
+def _from_one(eigenvalues: Tensor) -> Tensor:
+    return (eigenvalues - 1).abs().clamp(min=NEAR)

@@ -1,25 +1,30 @@
-"""a trained run: load, decompose; what users hold in their hands"""
+"""a trained run: load, decompose, find factors; what users hold in their hands"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from diskoop.analysis.catalogue import load_found, save_found
 from diskoop.analysis.decomposition import CHUNK, Decomposition
+from diskoop.analysis.discovery import Found, LabelFree, Way
 from diskoop.data import open_data
 from diskoop.data.sequences import Sequences, Split, Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.numerics.factors import Factor
 from diskoop.numerics.operator import Operator, fit_operator
 from diskoop.numerics.spectrum import Spectrum
+from diskoop.pictures import draw_spectrum, figure_bytes
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
 from diskoop.training.objective import ORDERS
+
+ENOUGH = 4096  # sequences to find factors in
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +36,7 @@ class Run:
     operator: Operator
     units: Units
     folder: RunFolder
-    factors: Mapping[str, Factor] = field(default_factory=dict)  # those that were found and named
+    found: Found | None = None  # the factors in factors.json
 
     def __repr__(self) -> str:
         choice = self.settings
@@ -63,7 +68,30 @@ class Run:
         choice = self.settings.spectrum
         mine = self.operator if operator == "frozen" else fit_operator(z, mask, self.settings.model.ridge)
         order = ORDERS[choice.order]
-        return Decomposition.of(self.model, mine, clips, z, choice.static, order, mask, self.factors)
+        named = {} if self.found is None else {each.name: each.factor for each in self.found.factors}
+        return Decomposition.of(self.model, mine, clips, z, choice.static, order, mask, named)
+
+    def find_factors(self, clips: Sequences | None = None, way: Way | None = None) -> Found:
+        """Factors in `clips` (by default up to 4096 training sequences), without labels or in another `way`."""
+        if clips is None:
+            clips = self.data("train")
+            if len(clips) > ENOUGH:
+                random = np.random.Generator(np.random.PCG64(0))
+                clips = clips.select(np.sort(random.permutation(len(clips))[:ENOUGH]))
+        return (way or LabelFree()).find(self.decompose(clips))
+
+    def keep(self, found: Found) -> "Run":
+        """The run with these factors, which are written to its folder; `swap` and all others know their names."""
+        save_found(self.folder, found, self.model)
+        return replace(self, found=found)
+
+    def rename(self, names: Mapping[str, str]) -> "Run":
+        """The run with other names for its factors, {old: new}, in its folder too."""
+        if self.found is None:
+            raise InputError(
+                f"{self.folder.path} has no factors to rename; diskoop factors {self.folder.path} finds them"
+            )
+        return self.keep(self.found.renamed(names))
 
     def _check_features(self, clips: Sequences) -> None:
         """An InputError unless a signal has the features that were trained on, under their names."""
@@ -77,11 +105,23 @@ class Run:
         """One split of the set this run was trained on, read with its settings."""
         return open_data(self.settings.data).part(split)
 
-    def summary(self) -> dict[str, Any]:
-        """What training came to: the frozen operator's spectrum, and the last epoch's figures."""
+    def spectrum(self) -> tuple[Spectrum, Tensor]:
+        """The frozen operator's spectrum, and which of its modes are static."""
         choice = self.settings.spectrum
         spectrum = Spectrum.of(self.operator.matrix, ORDERS[choice.order])
-        static = spectrum.static(choice.static)
+        return spectrum, spectrum.static(choice.static)
+
+    def _repr_png_(self) -> bytes:
+        """The spectrum, for notebooks."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(4.2, 5.0), layout="constrained")
+        draw_spectrum(figure.subplots(), *self.spectrum(), self.settings.spectrum.radius)
+        return figure_bytes(figure)
+
+    def summary(self) -> dict[str, Any]:
+        """What training came to: the frozen operator's spectrum, and the last epoch's figures."""
+        spectrum, static = self.spectrum()
         gap, radius = spectrum.extent(static)
         return {
             "folder": str(self.folder.path),
@@ -95,11 +135,15 @@ class Run:
         }
 
 
-def load(path: str | Path, device: str = "cpu") -> Run:
-    """The finished run in the folder `path`."""
+def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
+    """The finished run in the folder `path`, with the factors that were found in it unless `factors` is False."""
     folder = RunFolder(Path(path))
     folder.require_finished()
+    there = [name for name, is_there in (("cpu", True), ("cuda", torch.cuda.is_available())) if is_there]
+    if device.split(":")[0] not in there:
+        raise InputError(f"expected a device that this machine has ({', '.join(there)}), got {device!r}")
     settings = load_settings(folder)
     model, units = load_model(folder, settings)
     operator = load_operator(folder, model)
-    return Run(settings, model.to(device).eval(), operator, units, folder)
+    found = load_found(folder, model, settings.model.k) if factors else None
+    return Run(settings, model.to(device).eval(), operator, units, folder, found)

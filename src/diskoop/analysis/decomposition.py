@@ -1,6 +1,6 @@
 """sequences -> spectrum, coefficients, static and dynamic parts; swap, sample, forecast"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import Order, Spectrum
-from diskoop.numerics.weights import over_two
+from diskoop.numerics.weights import Weights, over_two
 from diskoop.pictures import figure_bytes, rows_figure
 
 CHUNK = 64  # sequences that go through a network at once, so that memory does not grow with the set
@@ -33,6 +33,7 @@ class Decomposition:
     model: KoopmanAutoencoder
     operator: Operator
     spectrum: Spectrum
+    static_modes: Tensor  # (k,) boolean: which modes of the spectrum stand for what stays
     z: Tensor  # (n, time, k)
     factors: dict[str, Factor]  # "static" and "dynamic", and those that were found
     clips: Sequences  # what was taken apart: names, labels and units; edits do not change it
@@ -66,7 +67,7 @@ class Decomposition:
             "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
             **(found or {}),
         }
-        return cls(model, operator, spectrum, z, factors, clips, mask)
+        return cls(model, operator, spectrum, chosen, z, factors, clips, mask)
 
     def __len__(self) -> int:
         return len(self.z)
@@ -148,7 +149,7 @@ class Decomposition:
         self,
         what: What,
         generator: torch.Generator,
-        weights: Callable[[int, torch.Generator], Tensor] = over_two,
+        weights: Weights = over_two,
     ) -> "Decomposition":
         """Each sequence with `what` replaced by a random convex combination of others', see `numerics.weights`.
 

@@ -161,6 +161,164 @@ def train(
     _conclude(load(folder).summary(), as_json)
 
 
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")]
+Data = Annotated[
+    str | None, typer.Option(help="Other clips: a set's name, or a file or folder; by default the run's own.")
+]
+Part = Annotated[str | None, typer.Option("--split", help="train, val, test or all; by default test, of --data all.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Seed = Annotated[int, typer.Option(min=0, help="Draws that differ have other seeds.")]
+Out = Annotated[Path | None, typer.Option(help="A folder for the files; by default a new one in the run's.")]
+
+
+@app.command()
+def factors(
+    path: RunPath,
+    way: Annotated[
+        str | None,
+        typer.Option(
+            help="free: without labels; guided: by a few labelled clips; modes: the paper's search with a judge."
+        ),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="With --way free: how many factors, if you know.")] = None,
+    per_value: Annotated[int, typer.Option(min=1, help="With --way guided: labelled clips for each value.")] = 5,
+    exhaustive: Annotated[
+        bool, typer.Option(help="With --way modes: try every set of modes, not only neighbours.")
+    ] = False,
+    alone: Annotated[bool, typer.Option(help="With --way modes: punish every other change as well.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Find them again even if they are known.")] = False,
+    rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Give a factor another name.")] = None,
+    score: Annotated[
+        bool, typer.Option("--score", help="Match factors to labels, swap each in the test split, judge.")
+    ] = False,
+    table: Annotated[
+        Path | None, typer.Option(help="Write strengths and coefficients of every clip to this .csv or .parquet file.")
+    ] = None,
+    frames: Annotated[bool, typer.Option("--frames", help="With --table: a row for each frame.")] = False,
+    data: Data = None,
+    split: Part = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Find what varies, name it, draw what each factor does; --table writes them out for every clip."""
+    from diskoop.interfaces import workshop
+
+    again = anew or way is not None or count is not None
+    if rename and again:
+        raise InputError("--rename names factors that are there; find them first, then rename them")
+    run = workshop.open_run(path, device, known=not again)
+    if rename:
+        run = run.rename(dict(workshop.renaming(word) for word in rename))
+    elif run.found is None:
+        run = run.keep(workshop.find(run, way or "free", count, per_value, exhaustive, alone))
+    facts: dict[str, Any] = workshop.facts(run)
+    files = workshop.draw_factors(run)
+    if score:
+        judge = workshop.judge_of(run)
+        result = workshop.scored(run, judge)
+        facts |= workshop.score_facts(result, judge)
+        files.append(workshop.draw_matrix(run, result))
+    if table is not None:
+        files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames))
+    if not as_json:
+        workshop.show_factors(facts)
+    _written(files, facts, as_json)
+
+
+@app.command()
+def swap(
+    path: RunPath,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FACTOR]...",
+            help="What to take over: factors or mode numbers, together; by default each factor alone.",
+        ),
+    ] = None,
+    pair: Annotated[
+        list[str] | None, typer.Option(metavar="A:B", help="Who receives and who gives, by number or name; repeat it.")
+    ] = None,
+    amount: Annotated[float, typer.Option(help="0 changes nothing, 1 replaces, more exaggerates.")] = 1.0,
+    gradual: Annotated[
+        list[str] | None, typer.Option(metavar="F,F,F", help="One factor after another in this order; repeat it.")
+    ] = None,
+    combine: Annotated[str | None, typer.Option(metavar="F,F,F", help="Every combination of these factors.")] = None,
+    grow: Annotated[
+        str | None,
+        typer.Option(metavar="PART=N,N,all", help="Growing sets of modes, as dynamic=4,6,all or static=1,2,all."),
+    ] = None,
+    operator: Annotated[str, typer.Option(help="frozen, or batch: fitted on these clips, as in the paper.")] = "frozen",
+    data: Data = None,
+    split: Part = None,
+    seed: Seed = 0,
+    out: Out = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Give clips the factors of other clips: pictures, animations or sound, and arrays."""
+    from diskoop.interfaces import workshop
+
+    run = workshop.open_run(path, device)
+    clips = workshop.clips_for(run, data, split)
+    pairs = workshop.pairs_in(clips, pair or [], 2, seed)
+    files = workshop.swap(
+        run, clips, pairs, what or [], amount, operator, gradual or [], combine, grow, out or _unused(path, "swap")
+    )
+    _written(files, {"pairs": pairs}, as_json)
+
+
+@app.command()
+def sample(
+    path: RunPath,
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar="[FACTOR]...", help="What to draw anew, together; by default static.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, max=200, help="How many new sequences.")] = 8,
+    over: Annotated[str, typer.Option(help="Mix two clips, or the whole batch, which tends to the average.")] = "two",
+    data: Data = None,
+    split: Part = None,
+    seed: Seed = 0,
+    out: Out = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Make new sequences: some factors mixed from other clips, the rest kept."""
+    from diskoop.interfaces import workshop
+
+    run = workshop.open_run(path, device)
+    clips = workshop.clips_for(run, data, split)
+    files = workshop.sample(run, clips, what or ["static"], count, over, seed, out or _unused(path, "sample"))
+    _written(files, {"seed": seed}, as_json)
+
+
+@app.command()
+def forecast(
+    path: RunPath,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Frames ahead; by default as many as there are to compare.")
+    ] = None,
+    given: Annotated[
+        int | None, typer.Option(min=1, help="Frames to forecast from; by default the first half.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, max=50, help="How many clips to draw.")] = 4,
+    data: Data = None,
+    split: Part = None,
+    seed: Seed = 0,
+    out: Out = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Say how clips go on, and how far ahead that holds beside holding the last frame and plain DMD."""
+    from diskoop.interfaces import workshop
+
+    run = workshop.open_run(path, device)
+    clips = workshop.clips_for(run, data, split)
+    files, errors = workshop.forecast(run, clips, steps, given, count, seed, out or _unused(path, "forecast"))
+    if not as_json:
+        workshop.show_errors(errors)
+    _written(files, {"errors": errors}, as_json)
+
+
 def main() -> None:
     """Run the command line; bad input is one sentence and exit code 2."""
     with suppress(ValueError):  # not in the main thread
@@ -185,6 +343,15 @@ def _conclude(summary: dict[str, Any], as_json: bool) -> None:
     gap, radius = summary["static_gap"], summary["dynamic_radius"]
     print(f"operator fitted on {summary['fitted_on']}:")
     print(f"{summary['static']} static eigenvalues within {gap:.3f} of 1, the others up to {radius:.3f}")
+
+
+def _written(files: list[Path], facts: dict[str, Any], as_json: bool) -> None:
+    """Where everything is."""
+    if as_json:
+        print(json.dumps({**facts, "files": [str(file) for file in files]}))
+    else:
+        for file in files:
+            print(f"wrote {file}")
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 BINS = 4  # quartiles: coarse on purpose, see `dependence`
-DEPENDENT = 0.28  # what belongs together; between chance and the ties inside a factor in every model looked at
+CUT = (0.25, 0.4)  # columns of one factor depend on each other more than this, those of two factors less
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +57,9 @@ def independent_components(codes: Array, directions: Array, seed: int) -> Compon
 def dependence(y: Array) -> Array:
     """(d, d) from 0 to 1: what each pair of columns of `y` (n, d) tells of each other, as if it were a correlation.
 
-    It is Linfoot's coefficient, sqrt(1 - exp(-2 I)), of the mutual information I between quartiles. Correlation sees
-    nothing here, as independent components have none. Finer bins see too much: a factor may stretch another's code a
-    little (hair seen from the side) without being the same thing, and quartiles do not mind.
+    It is Linfoot's coefficient, sqrt(1 - exp(-2 I)), of the mutual information I between quartiles, less what chance
+    may give. Correlation sees nothing here, as independent components have none. Finer bins see too much: a factor may
+    stretch another's code a little (hair seen from the side) without being the same thing; quartiles do not mind.
     """
     count, width = y.shape
     edges = np.quantile(y, np.arange(1, BINS) / BINS, axis=0)  # (bins - 1, d)
@@ -70,31 +71,55 @@ def dependence(y: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         information = np.where(joint > 0, joint * np.log(joint / expected), 0.0).sum((2, 3))
     used = (share > 0).sum(1) - 1
-    information -= np.outer(used, used) / (2 * count)  # what chance alone gives
+    information -= _chance(np.outer(used, used)) / (2 * count)
     coefficient: Array = np.sqrt(1 - np.exp(-2 * information.clip(0)))
     return coefficient
 
 
-def block_dependence(y: Array, blocks: Sequence[Sequence[int]]) -> Array:
-    """(blocks, blocks): the mean dependence between the columns of `y` in one block and those in another."""
-    between = dependence(y)
-    return np.array([[between[np.ix_(a, b)].mean() for b in blocks] for a in blocks])
+def _chance(freedom: Array) -> Array:
+    """2 n I of independent columns is below this in 999 of 1000 draws: chi-squared, by Wilson and Hilferty."""
+    spread = 2 / (9 * np.maximum(freedom, 1))
+    bound: Array = freedom * (1 - spread + 3.09 * np.sqrt(spread)) ** 3
+    return bound
 
 
-def group(similarity: Array, sizes: Sequence[int], least: float, count: int | None = None) -> list[list[int]]:
-    """Items that are alike by `least` on average (or `count` groups), by average linkage; (n, n) -> lists of items.
+def block_dependence(blocks: Sequence[Array]) -> Array:
+    """(blocks, blocks): the strongest dependence between a column of one (n, columns) and a column of the other."""
+    edges = np.cumsum([0, *(block.shape[1] for block in blocks)])
+    between = dependence(np.concatenate(blocks, 1))
+    return np.maximum.reduceat(np.maximum.reduceat(between, edges[:-1], axis=0), edges[:-1], axis=1)
 
-    `sizes` weighs items that stand for several columns.
+
+def group(
+    similarity: Array, sizes: Sequence[int], cut: tuple[float, float] = CUT, count: int | None = None
+) -> list[list[int]]:
+    """Items that are alike, by average linkage: (n, n) -> lists of items; `sizes` weighs items of several columns.
+
+    Joining stops at `count` groups, or else in the middle of the widest gap that the steps leave inside `cut`: what is
+    more alike than its upper end always belongs together, what is less alike than its lower end never does.
     """
     groups = [[item] for item in range(len(similarity))]
     weight = np.asarray(sizes, float)
-    while len(groups) > (count or 1):
+    history, heights = [groups], []
+    while len(groups) > 1:
         alike = np.full((len(groups), len(groups)), -np.inf)
         for i, a in enumerate(groups):
             for j, b in enumerate(groups[:i]):
                 alike[i, j] = np.average(similarity[np.ix_(a, b)], weights=np.outer(weight[a], weight[b]))
         later, earlier = divmod(int(alike.argmax()), len(groups))
-        if count is None and alike[later, earlier] < least:
-            break
-        groups[earlier] = sorted(groups[earlier] + groups.pop(later))
-    return sorted(groups)
+        joined = sorted(groups[earlier] + groups[later])
+        groups = [members for place, members in enumerate(groups) if place not in (earlier, later)] + [joined]
+        history.append(groups)
+        heights.append(float(alike[later, earlier]))
+    joins = (
+        len(similarity) - count if count is not None else sum(height >= _widest_gap(heights, cut) for height in heights)
+    )
+    return sorted(history[joins])
+
+
+def _widest_gap(heights: Sequence[float], cut: tuple[float, float]) -> float:
+    """The middle of the widest gap between `heights` inside `cut`."""
+    low, high = cut
+    marks = sorted({low, high, *(height for height in heights if low < height < high)})
+    gaps = [(above - below, (above + below) / 2) for below, above in pairwise(marks)]
+    return max(gaps, default=(0.0, low))[1]

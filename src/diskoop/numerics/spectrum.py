@@ -107,6 +107,16 @@ class Spectrum:
         selection[chosen] = True
         return selection
 
+    def units(self, selection: Tensor) -> list[list[int]]:
+        """The modes of a conjugate-closed boolean `selection` (k,), in order, both halves of a pair together."""
+        units: list[list[int]] = []
+        for mode in torch.nonzero(selection).flatten().tolist():
+            if self.eigenvalues[mode].imag < 0:
+                units[-1].append(mode)
+            else:
+                units.append([mode])
+        return units
+
     def projector(self, selection: Tensor) -> Tensor:
         """The real (..., k, k) projector on the modes of a conjugate-closed boolean `selection` (..., k)."""
         if selection.dtype != torch.bool or selection.shape != self.eigenvalues.shape:

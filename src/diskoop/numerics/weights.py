@@ -1,9 +1,13 @@
 """convex weights to mix sequences with: over all of them, or over two"""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from diskoop.errors import InputError
+
+Weights = Callable[[int, torch.Generator], Tensor]  # how many, and where draws come from -> shares, rows sum to 1
 
 
 def over_batch(count: int, generator: torch.Generator) -> Tensor:

@@ -50,6 +50,10 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def factors(self) -> Path:
+        return self.path / "factors.json"
+
+    @property
     def resume_command(self) -> str:
         return f"diskoop train --resume {shlex.quote(str(self.path))}"
 
@@ -119,7 +123,7 @@ def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module)
         "sequences": operator.sequences,
         "steps": operator.steps,
         "source": operator.source,
-        "model": checksum(_laid_out(model.state_dict())),  # whose latents it moves
+        "model": weights_checksum(model),  # whose latents it moves
     }
     write_tensors(folder.operator, "operator", tensors, record)
 
@@ -127,7 +131,7 @@ def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module)
 def load_operator(folder: RunFolder, model: torch.nn.Module) -> Operator:
     """The frozen operator; an InputError if it was fitted on the latents of another model."""
     tensors, record = read_tensors(folder.operator, "operator")
-    if record["model"] != checksum(_laid_out(model.state_dict())):
+    if record["model"] != weights_checksum(model):
         raise InputError(f"{folder.operator} belongs to another model than {folder.model}")
     return Operator(
         tensors["matrix"], tensors["rank"], tensors["condition"], record["sequences"], record["steps"], record["source"]
@@ -223,6 +227,11 @@ def load_settings(folder: RunFolder) -> Settings:
 def _laid_out(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """As they lie in a file: on the CPU, without gaps."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def weights_checksum(model: torch.nn.Module) -> str:
+    """Which network this is; what acts on its latents belongs to it alone."""
+    return checksum(_laid_out(model.state_dict()))
 
 
 def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -1,0 +1,157 @@
+"""the smallest parts a factor can be made of: independent static components, blocks of dynamic modes"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diskoop.analysis.decomposition import Decomposition, mean_over_frames
+from diskoop.errors import InputError
+from diskoop.numerics.components import (
+    block_dependence,
+    group,
+    independent_components,
+    principal_directions,
+)
+
+Array = NDArray[Any]
+
+# A static direction is used if sequences differ along it (against the one where they differ most), and if the first
+# half of a sequence agrees with the second about it.
+LEAST_VARIANCE, LEAST_AGREEMENT = 0.05, 0.3
+TIED = 0.25  # dynamic modes that depend on each other this much are one motion; separate motions are nearer to 0
+WEAK = 0.05  # a dynamic mode with a smaller share of the motion does not stand for itself
+FRAMES = 32  # of a sequence are enough to tell its motion by
+SEQUENCES_A_DIRECTION = 8  # fewer sequences than this for each used direction are too few for independent components
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Parts of the latents that add up: static components first, then blocks of dynamic modes, and what is unused."""
+
+    static_codes: Array  # (n, k): each sequence's static part, averaged over time
+    directions: Array  # (d, k) orthonormal: the used directions among them
+    columns: tuple[Array, ...]  # for each atom (n, columns): what is known of it in each sequence
+    projectors: tuple[Tensor, ...]  # for each atom (k, k) float64
+    still: int  # how many of the atoms are static components
+    rest: Tensor  # (k, k): the static directions that nothing uses
+
+    def __len__(self) -> int:
+        return len(self.projectors)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [columns.shape[1] for columns in self.columns]
+
+    def similarity(self) -> Array:
+        """(atoms, atoms): how much they depend on each other."""
+        return block_dependence(self.columns)
+
+
+def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
+    """The atoms of a decomposition, from the sequences in it; no labels are looked at."""
+    static = parts.factors["static"].projector.cpu().double()
+    codes = parts.code("static").cpu().numpy()
+    directions = _used_directions(parts, codes)
+    needed = SEQUENCES_A_DIRECTION * max(len(directions), 1)
+    if len(parts) < needed:
+        raise InputError(
+            f"finding factors needs at least {needed} sequences ({SEQUENCES_A_DIRECTION} for each of the "
+            f"{len(directions)} static directions that are used), got {len(parts)}"
+        )
+    columns: list[Array] = []
+    projectors: list[Tensor] = []
+    if len(directions):
+        found = independent_components(codes, directions, seed)
+        reading, writing = static @ torch.from_numpy(found.reading), torch.from_numpy(found.writing)
+        y = found.read(codes)
+        columns += [y[:, [i]] for i in range(len(directions))]
+        projectors += [torch.outer(reading[:, i], writing[i]) for i in range(len(directions))]
+    rest = static - sum(projectors, start=torch.zeros_like(static))
+    still = len(projectors)
+    for modes, known in _dynamic_blocks(parts, seed):
+        columns.append(known)
+        projectors.append(parts.spectrum.projector(modes).cpu())
+    return Atoms(codes, directions, tuple(columns), tuple(projectors), still, rest)
+
+
+def _used_directions(parts: Decomposition, codes: Array) -> Array:
+    directions, variances = principal_directions(codes)
+    halves = [half.cpu().numpy() @ directions.T for half in _halves(parts)]
+    deviations = [(half - half.mean(0)) / np.maximum(half.std(0), 1e-12) for half in halves]
+    agreement = (deviations[0] * deviations[1]).mean(0)
+    scale = float(np.square(codes).sum(1).mean())
+    used = (variances > LEAST_VARIANCE * variances[0]) & (agreement > LEAST_AGREEMENT) & (variances > 1e-12 * scale)
+    chosen: Array = directions[used]
+    return chosen
+
+
+def _halves(parts: Decomposition) -> tuple[Tensor, Tensor]:
+    """(n, k) twice: the static code of each sequence's first half, and of its second."""
+    static = parts.factors["static"].part(parts.z.double())
+    lengths = torch.from_numpy(parts.lengths).to(static.device).unsqueeze(1)
+    place = torch.arange(static.shape[1], device=static.device)
+    early = 2 * place < lengths
+    return mean_over_frames(static, early), mean_over_frames(static, ~early & (place < lengths))
+
+
+def _dynamic_blocks(parts: Decomposition, seed: int) -> list[tuple[Tensor, Array]]:
+    """Dynamic modes that depend on each other, as (selection (k,), columns (n, some)): they can only move together."""
+    units = parts.spectrum.units(~parts.static_modes)
+    if not units:
+        return []
+    courses = [_course(parts, unit) for unit in units]
+    amounts = np.array([np.square(course - course.mean(0)).sum() for course in courses])
+    if not amounts.sum() > 0:
+        return []
+    strong = [int(i) for i in np.flatnonzero(amounts >= WEAK * amounts.sum())]
+    known = [_principal(course, 0.05, 3) for course in courses]
+    between = block_dependence(known)
+    sizes = [each.shape[1] for each in known]
+    groups = group(between[np.ix_(strong, strong)], [sizes[i] for i in strong], (TIED, TIED))
+    blocks = [[strong[i] for i in members] for members in groups]
+    for weak in sorted(set(range(len(units))) - set(strong)):
+        nearest = max(blocks, key=lambda block: between[weak, block].mean())
+        nearest.append(weak)
+    found = []
+    for block in blocks:
+        selection = torch.zeros(parts.spectrum.k, dtype=torch.bool, device=parts.spectrum.eigenvalues.device)
+        selection[[mode for unit in block for mode in units[unit]]] = True
+        scores = _principal(_trajectory(parts, parts.spectrum.projector(selection)), 0.05, 6)
+        turned = independent_components(scores, np.eye(scores.shape[1]), seed).read(scores)
+        found.append((selection, turned))
+    return found
+
+
+def _frames(parts: Decomposition) -> Tensor:
+    """Some frames that all sequences have, evenly spread."""
+    shortest = int(parts.lengths.min())
+    return torch.linspace(0, shortest - 1, min(shortest, FRAMES)).long().to(parts.z.device)
+
+
+def _course(parts: Decomposition, modes: list[int]) -> Array:
+    """(n, features): how much of these modes is in each of the frames, in the latents' own size."""
+    size = torch.linalg.vector_norm(parts.spectrum.from_modes[modes[0]])
+    course = (parts.coefficients[:, _frames(parts).to(size.device), modes[0]] * size).cpu().numpy()
+    return np.concatenate([course.real, course.imag], 1) if len(modes) == 2 else course.real
+
+
+def _trajectory(parts: Decomposition, projector: Tensor) -> Array:
+    """(n, features): what of the latents lies in a part, in each of the frames."""
+    z = parts.z[:, _frames(parts)].double()
+    trajectory: Array = (z @ projector.to(z)).flatten(1).cpu().numpy()
+    return trajectory
+
+
+def _principal(features: Array, least: float, most: int) -> Array:
+    """(n, up to `most`): coordinates along the directions that have a share of `least` of the variance."""
+    from sklearn.utils.extmath import randomized_svd
+
+    centred = features - features.mean(0)
+    u, s, _ = randomized_svd(centred, min(most, *centred.shape), random_state=0)  # there may be thousands of features
+    kept = max(1, int((np.square(s) > least * np.square(centred).sum()).sum()))
+    scores: Array = u[:, :kept] * s[:kept]
+    return scores

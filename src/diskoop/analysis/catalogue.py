@@ -1,0 +1,83 @@
+"""factors.json: the factors found in a run, with their projectors and their names"""
+
+import json
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from diskoop.analysis.discovery import Found, FoundFactor, check_name
+from diskoop.errors import InputError
+from diskoop.numerics.factors import Factor
+from diskoop.storage import write_text
+from diskoop.training.checkpoint import RunFolder, weights_checksum
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    dimensions: int
+    strength: float
+    stability: float | None
+    moves: bool
+    nearest: tuple[str, float] | None
+    projector: list[list[float]]  # (k, k): what of a latent z belongs to the factor is z @ projector
+
+
+class _Page(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["diskoop factors 1"] = "diskoop factors 1"
+    model: str  # the checksum of the network whose latents these are
+    way: str
+    source: str
+    notes: list[str]
+    factors: list[_Entry]
+
+
+def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
+    """Write `factors.json`, whole; it replaces the one before."""
+    for name in found.names:
+        check_name(name)
+    entries = [
+        _Entry(
+            name=each.name,
+            dimensions=each.dimensions,
+            strength=each.strength,
+            stability=each.stability,
+            moves=each.moves,
+            nearest=each.nearest,
+            projector=each.factor.projector.tolist(),
+        )
+        for each in found.factors
+    ]
+    page = _Page(
+        model=weights_checksum(model), way=found.way, source=found.source, notes=list(found.notes), factors=entries
+    )
+    write_text(folder.factors, json.dumps(page.model_dump()) + "\n")
+
+
+def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | None:
+    """What `save_found` wrote, None where nothing was; an InputError if it is damaged or of another model."""
+    if not folder.factors.exists():
+        return None
+    again = f"diskoop factors {folder.path} --anew finds them again"
+    try:
+        page = _Page.model_validate_json(folder.factors.read_bytes())
+    except (ValidationError, OSError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise InputError(f"{folder.factors} is damaged ({first}); {again}") from None
+    if page.model != weights_checksum(model):
+        raise InputError(f"{folder.factors} belongs to another model than {folder.model}; {again}")
+    factors = []
+    for entry in page.factors:
+        check_name(entry.name)
+        if {len(entry.projector), *map(len, entry.projector)} != {k} or not np.isfinite(entry.projector).all():
+            raise InputError(f"{folder.factors}: the projector of {entry.name!r} is not a matrix {k} x {k}; {again}")
+        factor = Factor(entry.name, torch.tensor(entry.projector, dtype=torch.float64))
+        factors.append(
+            FoundFactor(factor, entry.dimensions, entry.strength, entry.stability, entry.moves, entry.nearest)
+        )
+    return Found(tuple(factors), page.way, page.source, tuple(page.notes))

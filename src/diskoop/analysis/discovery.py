@@ -1,0 +1,395 @@
+"""which directions answer for which factor, found in three ways; judges come in as callables"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diskoop.analysis.atoms import Atoms, find_atoms
+from diskoop.analysis.decomposition import CHUNK, Decomposition
+from diskoop.errors import InputError, suggest
+from diskoop.numerics.components import CUT, block_dependence, group, independent_components
+from diskoop.numerics.factors import Factor, swap
+
+Array = NDArray[Any]
+Judge = Callable[
+    [Array, Array], Mapping[str, Array]
+]  # sequences (n, time, ...) and their lengths -> label -> (n,) codes
+Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
+
+TAKEN = ("static", "dynamic")  # these factors are always there
+TRIED = 64  # sequences on which a factor's strength is tried
+RARE = 2.5  # excess kurtosis: a component that is the same in nearly all sequences has more
+SUSPICIOUS = 0.25  # factors that depend on each other this much may be tied in the data
+LEAST_EXPLAINED = 0.15  # a component of which no label explains this much has no name
+
+
+@dataclass(frozen=True, eq=False)
+class FoundFactor:
+    """A factor, and what is known of it."""
+
+    factor: Factor
+    dimensions: int
+    strength: float  # of what changes in the frames when everything is swapped, the share that changes with this alone
+    stability: float | None = None  # from 0 to 1: how much of it is found again in resampled sequences; None: not tried
+    moves: bool = False  # it holds modes of the dynamic part
+    nearest: tuple[str, float] | None = None  # the other factor it depends on most, and how much
+
+    @property
+    def name(self) -> str:
+        return self.factor.name
+
+    def renamed(self, name: str) -> "FoundFactor":
+        return replace(self, factor=replace(self.factor, name=name))
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Factors that one way of looking found in some sequences."""
+
+    factors: tuple[FoundFactor, ...]
+    way: str  # how they were found
+    source: str  # in which sequences
+    notes: tuple[str, ...] = ()  # what one should know before trusting them
+
+    def __repr__(self) -> str:
+        return f"Found({', '.join(self.names)}: {self.way}, in {self.source})"
+
+    @property
+    def names(self) -> list[str]:
+        return [each.name for each in self.factors]
+
+    def renamed(self, names: Mapping[str, str]) -> "Found":
+        """With other names, {old: new}."""
+        for old in names:
+            if old not in self.names:
+                raise InputError(f"unknown factor {old!r}; {suggest(old, self.names)}")
+        after = [names.get(name, name) for name in self.names]
+        for name in after:
+            check_name(name)
+            if after.count(name) > 1:
+                raise InputError(f"two factors would be called {name!r}")
+        ties = [
+            each.nearest and (names.get(each.nearest[0], each.nearest[0]), each.nearest[1]) for each in self.factors
+        ]
+        return replace(
+            self,
+            factors=tuple(
+                replace(each.renamed(name), nearest=tie)
+                for each, name, tie in zip(self.factors, after, ties, strict=True)
+            ),
+        )
+
+
+def check_name(name: str) -> None:
+    """An InputError unless a factor can be called this: it is typed on command lines, in lists and beside numbers."""
+    if name in TAKEN or not re.fullmatch(r"[^\W\d][\w -]*", name) or name != name.strip():
+        raise InputError(
+            f"a factor's name begins with a letter, has letters, digits, blanks, - and _, and is not "
+            f"{' or '.join(TAKEN)}; got {name!r}"
+        )
+
+
+class Way(Protocol):
+    """A way to find factors. It sees the sequences it is given and no others: score what it finds elsewhere."""
+
+    def find(self, parts: Decomposition) -> Found: ...
+
+
+def _everything(over: Sequence[Any], what: str) -> Iterable[Any]:
+    return over
+
+
+@dataclass(frozen=True)
+class LabelFree:
+    """Independent static components and blocks of dynamic modes, grouped where they depend on each other.
+
+    What lasts a whole clip although a person calls it motion (walking, as against waving) is a static component on
+    which the dynamic part depends, so it ends up in one factor with it.
+
+    ICA is fitted anew on resampled sequences from other starting points; two atoms belong together if most of those
+    fits say so. The assumption is that factors vary independently of each other in the sequences.
+    """
+
+    count: int | None = None  # how many factors; None: as many as the dependence says
+    resamples: int = 10
+    seed: int = 0
+    watch: Watch = _everything
+
+    def find(self, parts: Decomposition) -> Found:
+        atoms = find_atoms(parts, self.seed)
+        if self.count is not None and not 1 <= self.count <= len(atoms):
+            raise InputError(
+                f"expected a count of factors from 1 to {len(atoms)}, the parts there are, got {self.count}"
+            )
+        memberships = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
+        together = np.mean([belongs @ belongs.T for belongs, _ in memberships], axis=0)
+        groups = group(together, [1] * len(atoms), (0.5, 0.5), self.count)
+        stability = [_stability(members, memberships) for members in groups]
+        return _assembled(parts, atoms, groups, stability, "label-free", self.seed)
+
+    def _resampled(self, atoms: Atoms, number: int) -> tuple[Array, Array]:
+        """Of another fit: how much of each atom lies in each group (atoms, groups), and how many atoms a group has."""
+        random = np.random.Generator(np.random.PCG64([self.seed, number]))
+        some = random.integers(len(atoms.static_codes), size=len(atoms.static_codes))
+        columns = [columns[some] for columns in atoms.columns]
+        share = np.eye(len(atoms))
+        if atoms.still:
+            anew = independent_components(atoms.static_codes[some], atoms.directions, number + 1)
+            y = anew.read(atoms.static_codes)
+            columns[: atoms.still] = [y[some][:, [i]] for i in range(atoms.still)]
+            before = np.concatenate(atoms.columns[: atoms.still], 1)
+            share[: atoms.still, : atoms.still] = np.corrcoef(before.T, y.T)[: atoms.still, atoms.still :] ** 2
+        groups = group(block_dependence(columns), atoms.sizes, count=self.count)
+        member = np.array([[i in members for members in groups] for i in range(len(atoms))], float)
+        return share @ member, member.sum(0)
+
+
+def _stability(members: list[int], memberships: Sequence[tuple[Array, Array]]) -> float:
+    """The mean overlap (what is in both, of what is in either) with the most similar group of each other fit."""
+    overlaps = []
+    for belongs, sizes in memberships:
+        both = belongs[members].sum(0)
+        overlaps.append((both / (len(members) + sizes - both)).max())
+    return float(np.mean(overlaps))
+
+
+@dataclass(frozen=True)
+class Guided:
+    """The same atoms, each given to the label that explains it best on a handful of labelled sequences.
+
+    Only the labels of those sequences are looked at. An atom that no label explains joins the one it depends on.
+    """
+
+    labels: tuple[str, ...] = ()  # none: all there are
+    per_value: int = 5
+    seed: int = 0
+
+    def find(self, parts: Decomposition) -> Found:
+        names = _known_labels(parts, self.labels)
+        codes = {name: parts.clips.labels[name] for name in names}
+        chosen = _handful(codes, self.per_value, np.random.Generator(np.random.PCG64(self.seed)))
+        atoms = find_atoms(parts, self.seed)
+        explained = np.array(
+            [[_explained(columns[chosen], codes[name][chosen]) for name in names] for columns in atoms.columns]
+        )  # (atoms, labels)
+        owner = np.where(explained.max(1) >= LEAST_EXPLAINED, explained.argmax(1), -1)
+        between = atoms.similarity()
+        for atom in np.flatnonzero(owner < 0):
+            ties = [
+                between[atom, owner == label].mean() if (owner == label).any() else 0.0 for label in range(len(names))
+            ]
+            owner[atom] = int(np.argmax(ties)) if max(ties) >= np.mean(CUT) else -1
+        groups = [[int(i) for i in np.flatnonzero(owner == label)] for label in range(len(names))]
+        loose = [[int(i)] for i in np.flatnonzero(owner < 0)]
+        missing = [name for name, members in zip(names, groups, strict=True) if not members]
+        found = _assembled(
+            parts, atoms, [*(g for g in groups if g), *loose], [None] * (len(names) + len(loose)), "guided", self.seed,
+            [name for name, members in zip(names, groups, strict=True) if members],
+        )  # fmt: skip
+        notes = tuple(f"nothing answers for {name} on {len(chosen)} labelled sequences" for name in missing)
+        return replace(found, way=f"guided by {len(chosen)} labelled sequences", notes=found.notes + notes)
+
+
+def _handful(codes: Mapping[str, Array], per_value: int, random: np.random.Generator) -> Array:
+    """A few sequences among which every value of every label occurs `per_value` times, if there are as many."""
+    order = random.permutation(len(next(iter(codes.values()))))
+    chosen: list[int] = []
+    for of in codes.values():
+        for value in np.unique(of):
+            have = sum(of[i] == value for i in chosen)
+            fresh = [int(i) for i in order if of[i] == value and i not in chosen]
+            chosen += fresh[: max(per_value - have, 0)]
+    return np.array(sorted(chosen))
+
+
+def _explained(columns: Array, codes: Array) -> float:
+    """The share of variance that a label explains, less what chance explains; the mean over columns."""
+    member = codes[:, None] == np.unique(codes)  # (n, values)
+    count, values = member.shape
+    if count <= values:
+        return 0.0
+    means = (member.T @ columns) / member.sum(0)[:, None]
+    left = np.square(columns - means[member.argmax(1)]).sum(0) / (count - values)
+    total = np.square(columns - columns.mean(0)).sum(0) / (count - 1)
+    return float((1 - left / np.maximum(total, 1e-300)).mean())
+
+
+Criterion = Callable[
+    [Mapping[str, float], str], float
+]  # accuracies after a swap, and a label -> the smaller the better
+
+
+def lowest(kept: Mapping[str, float], label: str) -> float:
+    """The paper's: the label is recognised the least."""
+    return kept[label]
+
+
+def lowest_alone(kept: Mapping[str, float], label: str) -> float:
+    """The label is recognised the least and every other one still is."""
+    others = [share for name, share in kept.items() if name != label]
+    return kept[label] - float(np.mean(others)) if others else kept[label]
+
+
+@dataclass(frozen=True)
+class ModeSearch:
+    """The paper's: of all sets of static modes the one whose swap makes a judge lose sight of a factor.
+
+    Conjugate pairs stay whole. Sets are runs of neighbouring modes unless `exhaustive`; of equally good ones the
+    smallest is taken. It is made for a batch decomposed with its own operator.
+    """
+
+    judge: Judge
+    labels: tuple[str, ...] = ()  # none: all there are
+    criterion: Criterion = lowest
+    exhaustive: bool = False
+    seed: int = 0
+    watch: Watch = _everything
+
+    def find(self, parts: Decomposition) -> Found:
+        names = _known_labels(parts, self.labels)
+        donors = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(parts))
+        candidates = mode_sets(parts, self.exhaustive)
+        kept = []
+        for modes in self.watch(candidates, "sets of modes"):
+            new = parts.swap(modes, donors)
+            verdict = self.judge(new.decode(), new.lengths)
+            if unknown := [name for name in names if name not in verdict]:
+                raise InputError(f"the judge says nothing of {', '.join(unknown)}, only of {', '.join(verdict)}")
+            kept.append(
+                {
+                    name: float((verdict[name] == parts.clips.labels[name]).mean())
+                    for name in verdict
+                    if name in parts.clips.labels
+                }
+            )
+        factors = []
+        for name in names:
+            best = min(range(len(candidates)), key=lambda i: (self.criterion(kept[i], name), len(candidates[i])))
+            factor = replace(parts.factor(candidates[best]), name=name)
+            factors.append(
+                FoundFactor(factor, len(candidates[best]), _strengths(parts, [factor.projector], self.seed)[0])
+            )
+        return Found(tuple(factors), f"searched {len(candidates)} sets of modes", str(parts.clips.name))
+
+
+def mode_sets(parts: Decomposition, exhaustive: bool) -> list[list[int]]:
+    """Sets of static modes with whole conjugate pairs: runs of neighbours, or all there are."""
+    units = parts.spectrum.units(parts.static_modes)
+    count = len(units)
+    runs: Iterator[Sequence[int]]
+    if exhaustive:
+        runs = (some for size in range(1, count + 1) for some in combinations(range(count), size))
+    else:
+        runs = (range(begin, begin + size) for size in range(1, count + 1) for begin in range(count - size + 1))
+    return [[mode for unit in run for mode in units[unit]] for run in runs]
+
+
+def _known_labels(parts: Decomposition, wanted: Sequence[str]) -> list[str]:
+    known = parts.clips.labels
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"unknown label {name!r}; {suggest(name, known)}")
+    if not known:
+        raise InputError(f"{parts.clips.name} has no labels; this way of finding factors needs some")
+    return list(wanted or known)
+
+
+def _assembled(
+    parts: Decomposition,
+    atoms: Atoms,
+    groups: Sequence[list[int]],
+    stability: Sequence[float | None],
+    way: str,
+    seed: int,
+    names: Sequence[str] = (),
+) -> Found:
+    """Factors out of groups of atoms: the strongest first, named where `names` has no name, and `rest` at the end."""
+    projectors = [sum((atoms.projectors[i] for i in members), start=torch.zeros_like(atoms.rest)) for members in groups]
+    strengths = _strengths(parts, [*projectors, atoms.rest], seed)
+    named = len(names)
+    order = [*range(named), *sorted(range(named, len(groups)), key=lambda g: -strengths[g])]
+    moving = [any(i >= atoms.still for i in members) for members in groups]
+    titles = [*names, *_titles([moving[g] for g in order[named:]])]
+    between = atoms.similarity()
+    factors = []
+    for place, g in enumerate(order):
+        others = [
+            (float(between[np.ix_(groups[g], groups[h])].mean()), titles[there])
+            for there, h in enumerate(order)
+            if h != g
+        ]
+        tie, other = max(others, default=(0.0, ""))
+        rank = round(float(torch.trace(projectors[g])))
+        nearest = (other, tie) if others else None
+        factor = Factor(titles[place], projectors[g])
+        factors.append(FoundFactor(factor, rank, strengths[g], stability[g], moving[g], nearest))
+    unused = round(float(torch.trace(atoms.rest)))
+    if unused:
+        factors.append(FoundFactor(Factor("rest", atoms.rest), unused, strengths[-1]))
+    source = f"{parts.clips.name}, {len(parts)} sequences"
+    rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
+    return Found(tuple(factors), way, source, tuple(_warnings(factors, rare)))
+
+
+def _is_rare(columns: Array) -> bool:
+    deviations = (columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-300)
+    return bool(((deviations**4).mean(0) - 3 > RARE).all())
+
+
+def _titles(moving: Sequence[bool]) -> list[str]:
+    titles, counts = [], {True: 0, False: 0}
+    for moves in moving:
+        counts[moves] += 1
+        alone = moves and sum(moving) == 1
+        titles.append("motion" if alone else f"{'motion' if moves else 'factor'}-{counts[moves]}")
+    return titles
+
+
+def _warnings(factors: Sequence[FoundFactor], rare: Sequence[str]) -> Iterator[str]:
+    """What one should know before trusting these factors."""
+    for name in rare:
+        yield (
+            f"{name} is the same in most sequences and differs in a few: it may be where two factors come apart that "
+            "otherwise go together"
+        )
+    said = set()
+    for each in factors:
+        if each.nearest is not None and each.nearest[1] >= SUSPICIOUS:
+            pair = tuple(sorted((each.name, each.nearest[0])))
+            if pair not in said:
+                said.add(pair)
+                yield (
+                    f"{pair[0]} and {pair[1]} depend on each other ({each.nearest[1]:.2f}, where 0 is not at all): "
+                    "they may be tied in these sequences, or one may hold some of the other"
+                )
+        if each.stability is not None and each.stability < 0.6:
+            yield f"{each.name} is unstable ({each.stability:.2f}): resampled sequences give other factors"
+
+
+@torch.no_grad()
+def _strengths(parts: Decomposition, projectors: Sequence[Tensor], seed: int) -> list[float]:
+    """How much the frames change when each part is taken from another sequence, of what they change with all of it."""
+    random = np.random.Generator(np.random.PCG64(seed))
+    some = parts.select(np.sort(random.permutation(len(parts))[:TRIED]))
+    donor = some.z.roll(1, 0)
+    mask = None if some.mask is None else some.mask & some.mask.roll(1, 0)
+    before = _decoded(some, some.z)
+
+    def changed(z: Tensor) -> float:
+        squares = (_decoded(some, z) - before).square().flatten(2).mean(-1)
+        return float((squares if mask is None else squares[mask]).mean())
+
+    whole = max(changed(donor), 1e-300)
+    return [changed(swap(some.z, donor, Factor("", projector))) / whole for projector in projectors]
+
+
+def _decoded(parts: Decomposition, z: Tensor) -> Tensor:
+    parts.model.eval()
+    return torch.cat([parts.model.decode(some) for some in z.split(CHUNK)])  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""scores, and those who give them"""

@@ -1,0 +1,317 @@
+"""classifiers that referee outputs
+
+A judge looks at sequences, drawn or decoded, and says for every label which value it sees. It has a network of its own
+and learns from the training split alone, so that it owes nothing to the model it judges; how often it is right on clean
+test sequences is measured once and goes wherever its verdicts go.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from rich.progress import Progress
+from torch import Tensor, nn
+from torch.nn import functional
+
+from diskoop.analysis.decomposition import CHUNK
+from diskoop.data.cache import digest
+from diskoop.data.sequences import Array, Indices, Sequences, Units, mask_of
+from diskoop.errors import InputError
+from diskoop.models.frames import of_real_frames
+from diskoop.settings import DataSettings, TrainSettings
+from diskoop.storage import cache_folder
+from diskoop.training.checkpoint import load_weights, read_tensors, write_tensors
+from diskoop.training.feeding import read_ahead
+from diskoop.training.loop import learning_rate
+from diskoop.training.progress import Reporter
+
+RECIPE = 1  # raise it with every change to how a judge is built or trained: those in caches are then trained anew
+STEPS = 1000  # enough for the hardest label of the sets here, whatever the size of the set
+PACE = TrainSettings(batch=32, lr=3e-3, schedule="cosine", warmup=100)
+WIDTH = 64  # of a frame's code
+ACROSS = 32  # pixels; larger frames are averaged down to it, for what a label names is larger than a pixel
+BLUR = 1.5  # pixels: the strongest blur of a training clip
+NOISE = 0.03  # in the model's units: the strongest noise
+GLIMPSES = 4096  # sequences of which a frame is looked at to tell whether data have changed
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """A trained classifier that gives a verdict for each label, and what is known of its own mistakes."""
+
+    network: "Network"
+    values: Mapping[str, Sequence[str]]  # label -> what each code means
+    accuracy: Mapping[str, float]  # label -> share of the clean test sequences that it names rightly
+    left_out: Mapping[str, str]  # label -> why it cannot be judged
+    units: Units  # of what it looks at
+    tested: int  # how many test sequences `accuracy` is about
+
+    def __repr__(self) -> str:
+        return f"Judge({', '.join(self.labels)})"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
+    def describe(self) -> str:
+        """One line for whoever reads its verdicts: how often it is right itself, and what it does not judge."""
+        shares = ", ".join(f"{label} {share:.1%}" for label, share in self.accuracy.items())
+        missing = [f"{label} is left out: {why}" for label, why in self.left_out.items()]
+        return "; ".join([f"judge: {shares} on {self.tested} clean test sequences", *missing])
+
+    def predict(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, Indices]:
+        """label -> (n,): the code of the value that each sequence shows. `x` and `lengths` as in `logits`."""
+        return {label: logits.argmax(1) for label, logits in self.logits(x, lengths).items()}
+
+    @torch.no_grad()
+    def logits(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, NDArray[np.float32]]:
+        """label -> (n, values), for sequences (n, time, ...) in the user's units.
+
+        `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at.
+        """
+        seen = self._checked(np.asarray(x))
+        real = _checked_lengths(lengths, *seen.shape[:2])
+        out = {label: np.empty((len(seen), len(names)), np.float32) for label, names in self.values.items()}
+        self.network.eval()
+        for at in range(0, len(seen), CHUNK):
+            some = slice(at, at + CHUNK)
+            for label, logits in zip(out, self._look(seen[some], real[some]), strict=True):
+                out[label][some] = logits.cpu().numpy()
+        return out
+
+    def _look(self, x: Array, lengths: Indices) -> list[Tensor]:
+        """Logits (n, values) for each label."""
+        weight = next(self.network.parameters())
+        frames = torch.from_numpy(x[:, : lengths.max()])
+        if not self.network.is_video:  # in full precision: a large offset would eat float32's
+            frames = frames.double()
+        frames = self.units.to_model(frames)
+        mask = None if (inside := mask_of(lengths)) is None else torch.from_numpy(inside)
+        if not (frames if mask is None else frames[mask]).isfinite().all():
+            raise InputError("expected finite values to judge, got some that are infinite or no numbers")
+        verdicts: list[Tensor] = self.network(frames.to(weight), None if mask is None else mask.to(weight.device))
+        return verdicts
+
+    def _checked(self, x: Array) -> Array:
+        """`x` as torch takes it, or an InputError that says what it should have been."""
+        frame = self.network.frame
+        if x.ndim != 2 + len(frame) or x.shape[2:] != frame or x.shape[1] == 0:
+            raise InputError(f"expected sequences (n, time, {', '.join(map(str, frame))}) to judge, got {x.shape}")
+        native = x.dtype.newbyteorder("=")  # torch takes no other
+        # Fractions where whole numbers are the units are most likely in other units: all of 0 to 1 is black there.
+        whole = self.units.dtype.startswith("uint")
+        if native.kind not in "uif" or (whole and native != self.units.dtype):
+            raise InputError(f"expected values as {self.units.dtype} to judge, got {x.dtype}")
+        return np.ascontiguousarray(x, native)
+
+
+def _checked_lengths(lengths: ArrayLike | None, count: int, time: int) -> Indices:
+    real = np.full(count, time) if lengths is None else np.asarray(lengths)
+    if real.shape != (count,) or real.dtype.kind not in "ui" or not ((real >= 1) & (real <= time)).all():
+        raise InputError(f"expected {count} lengths from 1 to {time}, got {real}")
+    return real.astype(np.int64)
+
+
+class Network(nn.Module):
+    """(batch, time, ...) in the model's units -> logits (batch, values) for each label."""
+
+    def __init__(self, frame: Sequence[int], classes: Sequence[int]) -> None:
+        super().__init__()
+        self.frame = tuple(frame)
+        self.look = _picture_reader(frame[0]) if self.is_video else nn.Linear(frame[0], WIDTH)
+        self.near = nn.Conv1d(WIDTH + 1, WIDTH, 3, padding=1)
+        self.wide = nn.Conv1d(WIDTH, WIDTH, 3, padding=2, dilation=2)
+        self.heads = nn.ModuleList(nn.Linear(2 * WIDTH, count) for count in classes)
+
+    @property
+    def is_video(self) -> bool:
+        return len(self.frame) == 3
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+        codes = functional.relu(of_real_frames(self.look, x, mask))  # (batch, time, width)
+        real = codes.new_ones(codes.shape[:2]) if mask is None else mask.to(codes)
+        lengths = real.sum(1, keepdim=True)  # (batch, 1)
+        # When each frame comes, from 0 for the first to 1 for the last: some labels are about how a sequence begins.
+        when = torch.arange(codes.shape[1], device=codes.device) / (lengths - 1).clamp(min=1)
+        h = torch.cat([codes, when.unsqueeze(-1)], -1).transpose(1, 2)  # (batch, width + 1, time)
+        real = real.unsqueeze(1)
+        # Padding is set to the zeros that convolutions put around a sequence, so it is as if there were none.
+        h = functional.relu(self.near(h * real))
+        h = functional.relu(self.wide(h * real)) * real  # (batch, width, time)
+        seen = torch.cat([h.sum(-1) / lengths, h.amax(-1)], -1)  # what shows on the whole, and what shows once
+        return [head(seen) for head in self.heads]
+
+
+def _picture_reader(channels: int) -> nn.Sequential:
+    """Frames (n, channel, height, width) -> (n, WIDTH)."""
+    layers: list[nn.Module] = [nn.AdaptiveAvgPool2d(ACROSS)]
+    for after in (WIDTH // 4, WIDTH // 2, WIDTH):
+        # No bias: batch norm would take it away again.
+        layers += [nn.Conv2d(channels, after, 4, 2, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        channels = after
+    layers += [nn.Flatten(), nn.Linear(WIDTH * (ACROSS // 8) ** 2, WIDTH)]
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def train_judge(
+    everything: Sequences, seed: int = 0, device: str = "cpu", steps: int = STEPS, reporter: Reporter | None = None
+) -> Judge:
+    """A judge of every label that can be judged, trained on the training split and measured on the test split.
+
+    The rate of learning falls to nothing, so the last step is the one to keep and no split is needed to choose it.
+    """
+    train_set, test_set = everything.part("train"), everything.part("test")
+    left_out = {label: why for label in everything.labels if (why := _why_not(everything, label))}
+    values = {label: _names(everything, label) for label in everything.labels if label not in left_out}
+    if not values:
+        reasons = "; ".join(f"{label}: {why}" for label, why in left_out.items()) or "it has no labels"
+        raise InputError(f"nothing in {everything.name} can be judged: {reasons}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = Network(everything.shape[2:], [len(names) for names in values.values()])
+    reporter = reporter or Reporter()
+    reporter.say(f"training a judge of {', '.join(values)} on {len(train_set)} sequences of {everything.name}")
+    _fit(network.to(device), train_set, list(values), seed, steps, reporter)
+    judge = Judge(network.eval(), values, {}, left_out, everything.units, len(test_set))
+    return replace(judge, accuracy=_accuracy(judge, test_set))
+
+
+def _names(everything: Sequences, label: str) -> tuple[str, ...]:
+    """What the codes of a label mean; themselves, where nobody said."""
+    return tuple(everything.values.get(label) or map(str, range(int(everything.labels[label].max()) + 1)))
+
+
+def _why_not(everything: Sequences, label: str) -> str | None:
+    """The reason why a label cannot be judged, if there is one."""
+    names = _names(everything, label)
+    trained, tested = (np.unique(everything.part(split).labels[label]) for split in ("train", "test"))
+    if len(trained) < 2:
+        return f"all training sequences show {names[trained[0]]}"
+    if len(new := np.setdiff1d(tested, trained)):
+        few = ", ".join(names[code] for code in new[:3])
+        others = f" and {len(new) - 3} more" if len(new) > 3 else ""
+        return f"the test sequences show {few}{others}, which no training sequence does"
+    return None
+
+
+def _fit(network: Network, data: Sequences, labels: Sequence[str], seed: int, steps: int, reporter: Reporter) -> None:
+    weight = next(network.parameters())
+    codes = [torch.from_numpy(data.labels[label]).to(weight.device) for label in labels]
+    shares = [_even(code, head.out_features) for code, head in zip(codes, network.heads, strict=True)]  # type: ignore[arg-type]
+    optimizer = torch.optim.AdamW(network.parameters())
+    generator = torch.Generator(weight.device).manual_seed(seed)
+    network.train()
+    with _bar(reporter) as progress:
+        task = progress.add_task("judge", total=steps)
+        for step, ready in enumerate(read_ahead(data, _batches(len(data), seed, steps), weight.dtype)):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(PACE, step, steps)
+            x, mask = data.deliver(ready.x, ready.mask, weight)
+            chosen = torch.from_numpy(ready.indices).to(weight.device)
+            verdicts = network(_worn(x, generator), mask)
+            losses = [
+                functional.cross_entropy(logits, code[chosen], share)
+                for logits, code, share in zip(verdicts, codes, shares, strict=True)
+            ]
+            optimizer.zero_grad()
+            torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            progress.advance(task)
+
+
+def _even(codes: Tensor, count: int) -> Tensor:
+    """Weights that make every value count alike, (count,): how often a value occurs is no evidence that it is seen."""
+    return 1.0 / torch.bincount(codes, minlength=count).clamp(min=1)
+
+
+def _bar(reporter: Reporter) -> Progress:
+    return Progress(console=reporter.console, transient=True, disable=not reporter.console.is_terminal)
+
+
+def _batches(count: int, seed: int, steps: int) -> Iterator[Indices]:
+    """Indices for each step: the whole set in a new order, again and again."""
+    random = np.random.Generator(np.random.PCG64(seed))
+    size = min(PACE.batch, count)
+
+    def forever() -> Iterator[Indices]:
+        while True:
+            order = random.permutation(count)
+            yield from (order[at : at + size] for at in range(0, count - size + 1, size))
+
+    return islice(forever(), steps)
+
+
+def _worn(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Sequences as a model may return them, a little blurred (video) and a little noisy, each to its own degree."""
+    if x.ndim == 5:
+        small = functional.adaptive_avg_pool2d(x.flatten(0, 1), ACROSS)  # as the network would, and quicker to blur
+        x = _blurred(small.reshape(*x.shape[:3], ACROSS, ACROSS), BLUR * _degrees(x, generator))
+    noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+    return x + NOISE * _degrees(x, generator) * noise
+
+
+def _degrees(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A number from 0 to 1 for each sequence, shaped to multiply it."""
+    return torch.rand((len(x), *[1] * (x.ndim - 1)), generator=generator, device=x.device, dtype=x.dtype)
+
+
+def _blurred(x: Tensor, sigma: Tensor) -> Tensor:
+    """Square frames (batch, time, channel, size, size) under a Gaussian of width `sigma` (batch, 1, 1, 1, 1)."""
+    at = torch.arange(x.shape[-1], device=x.device, dtype=x.dtype)
+    bells = torch.exp(-0.5 * ((at[:, None] - at) / sigma.clamp(min=0.1)).square())
+    bells = bells / bells.sum(-1, keepdim=True)  # rows sum to 1 at the edges too: no darker rim
+    return bells @ x @ bells.mT
+
+
+def _accuracy(judge: Judge, data: Sequences) -> dict[str, float]:
+    """label -> the share of `data` that `judge` names rightly."""
+    right = dict.fromkeys(judge.labels, 0)
+    for indices in np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK)):
+        for label, codes in judge.predict(data.take(indices), data.lengths[indices]).items():
+            right[label] += int((codes == data.labels[label][indices]).sum())
+    return {label: count / len(data) for label, count in right.items()}
+
+
+def judge_for(
+    everything: Sequences, settings: DataSettings, device: str = "cpu", reporter: Reporter | None = None
+) -> Judge:
+    """The judge of the set that `settings` describe: from the cache, or trained now and kept there."""
+    path = cache_folder() / f"judge-{_key(everything, settings)}.safetensors"
+    try:
+        return _load(path, everything, device)
+    except InputError:  # not there yet, or damaged: either way training mends it
+        judge = train_judge(everything, device=device, reporter=reporter)
+        _save(path, judge)
+        return judge
+
+
+def _save(path: Path, judge: Judge) -> None:
+    kept = ("values", "accuracy", "left_out", "tested")
+    write_tensors(path, "judge", judge.network.state_dict(), {name: getattr(judge, name) for name in kept})
+
+
+def _load(path: Path, everything: Sequences, device: str) -> Judge:
+    """The judge that was trained on `everything`."""
+    weights, record = read_tensors(path, "judge")
+    network = Network(everything.shape[2:], [len(names) for names in record["values"].values()])
+    load_weights(network, weights, path)
+    return Judge(network.to(device).eval(), units=everything.units, **record)
+
+
+def _key(everything: Sequences, settings: DataSettings) -> str:
+    """What a judge depends on: its recipe, and what the splits hold that it learns from and is measured on."""
+    content = sha256()
+    for part in (everything.part("train"), everything.part("test")):
+        few = np.unique(np.linspace(0, len(part) - 1, GLIMPSES).astype(np.int64))
+        middles = part.frames[part.starts[few] + part.lengths[few] // 2]
+        for array in (part.lengths, *part.labels.values(), middles):
+            content.update(np.ascontiguousarray(array).data)
+    # Where the files lie and how many of them a run trains on is nothing to a judge.
+    choice = settings.model_dump(exclude={"path", "labels", "limit", "skip_bad"})
+    values = {label: _names(everything, label) for label in everything.labels}
+    return digest(RECIPE, choice, everything.shape, values, vars(everything.units), content.hexdigest())

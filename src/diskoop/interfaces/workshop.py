@@ -1,0 +1,400 @@
+"""factors, swap, sample and forecast as commands: which clips, which parts of them, which files"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from diskoop.analysis.decomposition import Decomposition, What
+from diskoop.analysis.discovery import Found, Guided, LabelFree, ModeSearch, Way, lowest, lowest_alone
+from diskoop.analysis.editing import combinations, gradual, incremental
+from diskoop.analysis.forecasting import fit_dmd, forecast_errors, forecast_figure
+from diskoop.analysis.tables import write_table
+from diskoop.data import SPLITS, Sequences, data_settings, open_data
+from diskoop.data.sound import sound_of, write_wav
+from diskoop.errors import InputError, suggest
+from diskoop.evaluation.judges import Judge, judge_for
+from diskoop.evaluation.multifactor import Multifactor, match, multifactor
+from diskoop.figures import (
+    all_combinations,
+    factor_sheet,
+    factorial_swap,
+    gap_figure,
+    generation,
+    incremental_swap,
+    matrix_figure,
+    spectrum_figure,
+)
+from diskoop.numerics.weights import over_batch, over_two
+from diskoop.pictures import Row, rows_figure, save_animation, save_figure
+from diskoop.run import Run, load
+from diskoop.storage import whole_file, whole_folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MATCHED_ON = 512  # training sequences on which factors are matched to labels
+BATCH = 256  # the paper's, for its search among modes
+DONORS = 5  # shown for each factor
+WAYS = ("free", "guided", "modes")
+WEIGHTS = {"two": over_two, "batch": over_batch}
+Pair = tuple[int, int]  # who receives, who gives
+
+
+def open_run(path: Path, device: str, known: bool = True) -> Run:
+    """The run, on the GPU where there is one unless told otherwise."""
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    return load(path, automatic if device == "auto" else device, factors=known)
+
+
+def clips_for(run: Run, data: str | None, split: str | None) -> Sequences:
+    """What a command works on: a split of the run's own set, or another set or folder, read as the run's own is."""
+    if split is not None and split not in SPLITS:
+        raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
+    if data is None:
+        return run.data(split or "test")
+    own = run.settings.data
+    kept = {key: getattr(own, key) for key in ("size", "window", "stride", "every")}
+    return open_data(data_settings(data, **kept)).part(split or "all")
+
+
+def pairs_in(clips: Sequences, words: Sequence[str], count: int, seed: int) -> list[Pair]:
+    """Pairs as `3:17`, by number or name, or `count` random ones."""
+    if len(clips) < 2:
+        raise InputError(f"a swap needs two clips at least, got {len(clips)}")
+    pairs = []
+    for word in words:
+        receiver, colon, giver = word.rpartition(":")
+        if not (colon and receiver and giver):
+            raise InputError(f"expected a pair as A:B, such as 3:17, got {word!r}")
+        pairs.append((_clip_at(clips, receiver), _clip_at(clips, giver)))
+    if not pairs:
+        drawn = _drawn(len(clips), 2 * count, seed)
+        pairs = [(int(a), int(b)) for a, b in zip(drawn[::2], drawn[1::2], strict=False)]
+    return pairs
+
+
+def _clip_at(clips: Sequences, word: str) -> int:
+    """Where a clip is, by its number or its name."""
+    if word.lstrip("-").isdigit():
+        if not 0 <= int(word) < len(clips):
+            raise InputError(f"expected a clip from 0 to {len(clips) - 1}, got {word}")
+        return int(word)
+    names = [clips.clip_name(i) for i in range(len(clips))]
+    if word not in names:
+        raise InputError(f"unknown clip {word!r}; {suggest(word, names)}")
+    return names.index(word)
+
+
+def _drawn(total: int, count: int, seed: int) -> NDArray[np.int64]:
+    return np.random.Generator(np.random.PCG64(seed)).permutation(total)[:count]
+
+
+# --- swap
+
+
+def swap(
+    run: Run,
+    clips: Sequences,
+    pairs: Sequence[Pair],
+    what: Sequence[str],
+    amount: float,
+    operator: str,
+    orders: Sequence[str],
+    combined: str | None,
+    grown: str | None,
+    out: Path,
+) -> list[Path]:
+    """Every kind of swap that was asked for, in the folder `out`; a plain one if none was."""
+    members = list(dict.fromkeys(member for pair in pairs for member in pair))
+    everyone = run.decompose(clips if operator == "batch" else clips.select(members), operator)  # type: ignore[arg-type]
+    parts = everyone.select(members) if operator == "batch" else everyone
+    placed = [(members.index(a), members.index(b)) for a, b in pairs]
+    made: dict[str, tuple[list[Row], Figure | None]] = {}
+    if orders:
+        lists = [_names(order) for order in orders]
+        rows = [row for pair in placed for order in lists for row in gradual(parts, *pair, order).rows()]
+        made["gradual"] = (rows, factorial_swap(parts, *placed[0], lists))
+    if combined:
+        names = _names(combined)
+        made["combinations"] = (
+            combinations(parts, *placed[0], names).rows(),
+            all_combinations(parts, *placed[0], names),
+        )
+    if grown:
+        part, sizes = _growing(grown)
+        rows = [row for pair in placed for row in incremental(parts, *pair, part, sizes).rows()]
+        made["incremental"] = (rows, incremental_swap(parts, placed, part, sizes))
+    if what or not made:
+        made["swap"] = (_swapped(parts, placed, what, amount), None)
+    return _write(out, {stem: (rows, figure) for stem, (rows, figure) in made.items()}, parts)
+
+
+def _swapped(parts: Decomposition, pairs: Sequence[Pair], what: Sequence[str], amount: float) -> list[Row]:
+    """For each pair the two as they are, then the receiver with `what` of the giver, or with each factor alone."""
+    choices: list[What] = [_what(what)] if what else [[name] for name in parts.factors if name != "rest"]
+    rows: list[Row] = []
+    for receiver, giver in pairs:
+        pair = parts.select([receiver, giver])
+        (first, a), (second, b) = pair.rows()
+        rows += [(f"A: {first}", a), (f"B: {second}", b)]
+        for choice in choices:
+            new = pair.swap(choice, {0: 1}, amount).select([0])
+            share = "" if amount == 1 else f", by {amount:g}"
+            rows.append((f"A with B's {new.factor(choice).name}{share}", new.rows()[0][1]))
+    return rows
+
+
+def _what(words: Sequence[str]) -> What:
+    """Names, or mode indices where all words are numbers."""
+    return [int(word) for word in words] if all(word.isdigit() for word in words) else list(words)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _growing(text: str) -> tuple[str, list[int | None]]:
+    """`dynamic=4,6,all` -> ("dynamic", [4, 6, None])."""
+    part, equals, sizes = text.partition("=")
+    words = _names(sizes)
+    if not (equals and words and all(word == "all" or word.isdigit() for word in words)):
+        raise InputError(f"expected growing sets of modes such as dynamic=4,6,all, got {text!r}")
+    return part, [None if word == "all" else int(word) for word in words]
+
+
+# --- sample and forecast
+
+
+def sample(run: Run, clips: Sequences, what: Sequence[str], count: int, over: str, seed: int, out: Path) -> list[Path]:
+    """New sequences in the folder `out`: `what` of some clips mixed from others'."""
+    if over not in WEIGHTS:
+        raise InputError(f"unknown mixture {over!r}; {suggest(over, WEIGHTS)}")
+    parts = run.decompose(clips.select(_drawn(len(clips), max(count, BATCH), seed)))
+    count = min(count, len(parts))
+    new = parts.sample(_what(what), torch.Generator().manual_seed(seed), WEIGHTS[over]).select(range(count))
+    name = parts.factor(_what(what)).name
+    rows = [(f"{text}; {name} sampled", x) for text, x in new.rows()]
+    figure = generation(parts, _what(what), torch.Generator().manual_seed(seed), count, WEIGHTS[over])
+    return _write(out, {"sample": (rows, figure)}, parts)
+
+
+def forecast(
+    run: Run, clips: Sequences, steps: int | None, given: int | None, count: int, seed: int, out: Path
+) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Clips that go on, in the folder `out`, and the errors at each horizon."""
+    longest = int(clips.lengths.max())
+    given = max(1, longest // 2) if given is None else given
+    if not 1 <= given < longest:
+        raise InputError(
+            f"expected --given from 1 to {longest - 1}, so that frames are left to compare with, got {given}"
+        )
+    steps = longest - given if steps is None else steps
+    enough = np.flatnonzero(clips.lengths >= given + 1)
+    shown = run.decompose(clips.select(enough[_drawn(len(enough), count, seed)]))
+    ahead = shown.forecast(steps, given)
+    rows: list[Row] = []
+    for index, ((text, _), (_, guess)) in enumerate(zip(shown.rows(), ahead.rows(), strict=True)):
+        (seen,) = shown.clips.take([index])
+        rows += [(f"{text}, as it was", seen), (f"its first {given} frames and a forecast", guess)]
+    dmd = fit_dmd(run.data("train"), run.settings.model.k, torch.Generator().manual_seed(0))
+    errors = forecast_errors(run, clips, min(steps, longest - given), given, dmd)
+    unit = "log magnitude" if clips.units.rate is not None else "pixel value" if clips.is_video else "the data's units"
+    made = {"forecast": (rows, None)}
+    files = _write(out, made, shown, {"errors": forecast_figure(errors, unit)})
+    return files, errors.table()
+
+
+# --- factors
+
+
+def renaming(word: str) -> tuple[str, str]:
+    old, equals, new = word.partition("=")
+    if not (equals and old and new):
+        raise InputError(f"expected --rename OLD=NEW, got {word!r}")
+    return old, new
+
+
+def find(run: Run, way: str, count: int | None, per_value: int, exhaustive: bool, alone: bool) -> Found:
+    """Factors in the training split; the paper's search takes a batch of it and that batch's own operator."""
+    if way not in WAYS:
+        raise InputError(f"unknown way {way!r}; {suggest(way, WAYS)}")
+    ways: dict[str, Callable[[], Way]] = {
+        "free": lambda: LabelFree(count=count, watch=_watched),
+        "guided": lambda: Guided(per_value=per_value),
+        "modes": lambda: ModeSearch(
+            judge_of(run).predict, criterion=lowest_alone if alone else lowest, exhaustive=exhaustive, watch=_watched
+        ),
+    }
+    if way == "modes":
+        train = run.data("train")
+        batch = train.select(np.sort(_drawn(len(train), BATCH, 0)))
+        return ways[way]().find(run.decompose(batch, operator="batch"))
+    return run.find_factors(way=ways[way]())
+
+
+def _watched(over: Sequence[Any], what: str) -> Iterable[Any]:
+    """A progress bar on a terminal."""
+    console = Console(stderr=True)
+    return track(over, what, console=console, transient=True, disable=not console.is_terminal)
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """What is known of a run's factors, as JSON would have it."""
+    found = _found(run)
+    return {
+        "way": found.way,
+        "source": found.source,
+        "notes": list(found.notes),
+        "factors": [
+            {
+                "name": each.name,
+                "dimensions": each.dimensions,
+                "strength": each.strength,
+                "stability": each.stability,
+                "moves": each.moves,
+                "nearest": each.nearest,
+            }
+            for each in found.factors
+        ],
+    }
+
+
+def _found(run: Run) -> Found:
+    if run.found is None:
+        raise InputError(f"{run.folder.path} has no factors; diskoop factors {run.folder.path} finds them")
+    return run.found
+
+
+def show_factors(facts: dict[str, Any]) -> None:
+    """The same for a person."""
+    console = Console(soft_wrap=True)
+    table = Table(title=f"factors: {facts['way']}, in {facts['source']}", title_justify="left", box=None)
+    for name in ("factor", "dimensions", "strength", "stability", "", "depends most on"):
+        table.add_column(name, justify="left" if name in ("factor", "", "depends most on") else "right")
+    for each in facts["factors"]:
+        stability = "" if each["stability"] is None else f"{each['stability']:.2f}"
+        nearest = "" if each["nearest"] is None else f"{each['nearest'][0]} ({each['nearest'][1]:.2f})"
+        moves = "moves" if each["moves"] else ""
+        table.add_row(each["name"], str(each["dimensions"]), f"{each['strength']:.1%}", stability, moves, nearest)
+    console.print(table, highlight=False)
+    for note in facts["notes"]:
+        console.print(f"note: {note}", highlight=False, markup=False)
+    if "score" in facts:
+        _show_score(console, facts)
+
+
+def _show_score(console: Console, facts: dict[str, Any]) -> None:
+    console.print(facts["judge"], highlight=False, markup=False)
+    for label, names in facts["matched"].items():
+        console.print(f"{label}: {' and '.join(names) or 'no factor changes it'}", highlight=False, markup=False)
+    table = Table(title="taken from the donor, and what then shows the donor's value", title_justify="left", box=None)
+    table.add_column("taken")
+    for label in facts["matched"]:
+        table.add_column(label, justify="right")
+    for label, row in zip(facts["matched"], facts["matrix"], strict=True):
+        table.add_row(label, *(f"{share:.3f}" for share in row))
+    table.add_row("chance", *(f"{share:.3f}" for share in facts["chance"]))
+    console.print(table, highlight=False)
+    console.print(f"score {facts['score']:.3f}, floor {facts['floor']:.3f}", highlight=False)
+
+
+def judge_of(run: Run) -> Judge:
+    """The referee of the run's own data, trained once and kept in the cache."""
+    return judge_for(open_data(run.settings.data), run.settings.data)
+
+
+def scored(run: Run, judge: Judge) -> Multifactor:
+    """Factors matched to labels on training sequences, then swapped in the test split."""
+    names = [name for name in _found(run).names if name != "rest"]
+    train = run.data("train")
+    some = train.select(_drawn(len(train), MATCHED_ON, 1))
+    matched = match(run.decompose(some), names, judge.predict)
+    return multifactor(run.decompose(run.data("test")), matched, judge.predict)
+
+
+def score_facts(result: Multifactor, judge: Judge) -> dict[str, Any]:
+    return {
+        "judge": judge.describe(),
+        "matched": {label: list(names) for label, names in result.matched.items()},
+        "matrix": result.matrix.tolist(),
+        "chance": [1 / count for count in result.classes],
+        "score": result.score,
+        "floor": result.floor,
+    }
+
+
+def draw_factors(run: Run) -> list[Path]:
+    """What each factor does, the spectrum, and the gap that helps to choose spectrum.static, in the run's folder."""
+    found = _found(run)
+    everything = open_data(run.settings.data)
+    clips = everything.part("test" if everything.count("test") else "train")
+    parts = run.decompose(clips.select(_drawn(len(clips), DONORS + 1, 0)))
+    said = {each.name: f"{each.dimensions}-dimensional, strength {each.strength:.0%}" for each in found.factors}
+    sheet = factor_sheet(parts, found.names, 0, list(range(1, len(parts))), said)
+    pictures = {"factors": sheet, "spectrum": spectrum_figure(run), "gap": gap_figure(run)}
+    return [save_figure(figure, run.folder.path / f"{name}.png") for name, figure in pictures.items()]
+
+
+def draw_matrix(run: Run, result: Multifactor) -> Path:
+    title = f"score {result.score:.3f}, floor {result.floor:.3f}"
+    chance = [1 / count for count in result.classes]
+    figure = matrix_figure(result.matrix, result.labels, result.labels, title, chance)
+    return save_figure(figure, run.folder.path / "matrix.png")
+
+
+def tabulate(run: Run, clips: Sequences, path: Path, frames: bool) -> Path:
+    return write_table(run.decompose(clips), path, frames)
+
+
+def show_errors(errors: Sequence[dict[str, Any]]) -> None:
+    table = Table(title="root mean squared error by horizon, in the data's units", title_justify="left", box=None)
+    for name in errors[0]:
+        table.add_column(name, justify="right")
+    for row in errors:
+        table.add_row(*(f"{value:.4g}" for value in row.values()))
+    Console(soft_wrap=True).print(table, highlight=False)
+
+
+# --- files
+
+
+def _write(
+    out: Path,
+    made: Mapping[str, tuple[list[Row], "Figure | None"]],
+    parts: Decomposition,
+    more: dict[str, "Figure"] | None = None,
+) -> list[Path]:
+    """All files of a command in a folder that appears whole: pictures, arrays, moving pictures, sound."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{str(out)!r} exists already; choose another folder with --out")
+    files: list[Path] = []
+    with whole_folder(out) as folder:
+        for stem, (rows, figure) in made.items():
+            files.append(save_figure(figure or rows_figure(rows, parts.units), folder / f"{stem}.png"))
+            files.append(_write_arrays(folder / f"{stem}.npz", rows))
+            if parts.clips.is_video:
+                files.append(save_animation(rows, folder / f"{stem}.webp", parts.units))
+            if parts.units.rate is not None:
+                files += [write_wav(folder / f"{stem}-{i}.wav", sound_of(x)) for i, (_, x) in enumerate(rows)]
+        for stem, figure in (more or {}).items():
+            files.append(save_figure(figure, folder / f"{stem}.png"))
+    return [out / file.name for file in files]
+
+
+def _write_arrays(path: Path, rows: Sequence[Row]) -> Path:
+    """`x` (n, time, ...) in the user's units, zeros behind what is shorter, with `lengths` and `captions` (n,)."""
+    lengths = np.array([len(x) for _, x in rows])
+    first = rows[0][1]
+    x: NDArray[Any] = np.zeros((len(rows), lengths.max(), *first.shape[1:]), first.dtype)
+    for place, (_, row) in zip(x, rows, strict=True):
+        place[: len(row)] = row
+    with whole_file(path) as temporary:
+        np.savez_compressed(temporary, x=x, lengths=lengths, captions=np.array([caption for caption, _ in rows]))
+    return path

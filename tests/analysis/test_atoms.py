@@ -1,0 +1,69 @@
+"""Atoms add up to the whole, are projectors, and are the parts that made the data."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop.analysis.atoms import find_atoms
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.data.builtin.oscillators import truth
+from diskoop.errors import InputError
+from tests.analysis.known import behind_identity
+
+
+@pytest.fixture(scope="module")
+def parts() -> Decomposition:
+    return behind_identity("oscillators", "train")
+
+
+def test_atoms_are_projectors_that_add_up(parts: Decomposition) -> None:
+    atoms = find_atoms(parts)
+    whole = sum(atoms.projectors, start=atoms.rest)
+    assert torch.allclose(whole, torch.eye(8, dtype=torch.float64), atol=1e-8)
+    for i, p in enumerate(atoms.projectors):
+        assert torch.allclose(p @ p, p, atol=1e-8)
+        for q in atoms.projectors[:i]:
+            assert torch.allclose(p @ q, torch.zeros_like(p), atol=1e-8)
+
+
+def test_separate_motions_are_separate_atoms(parts: Decomposition) -> None:
+    atoms, known = find_atoms(parts), truth("oscillators").projectors
+    assert atoms.still == 3
+    for name in ("slow", "fast", "fade"):
+        errors = [float((p - torch.from_numpy(known[name])).abs().max()) for p in atoms.projectors[atoms.still :]]
+        assert min(errors) < 1e-8
+
+
+def test_directions_that_nothing_uses_are_left(parts: Decomposition) -> None:
+    """A fourth static direction that is the same for everyone, and a fifth that is noise from frame to frame."""
+    generator = torch.Generator().manual_seed(0)
+    count, time, _ = parts.z.shape
+    constant = torch.ones(count, time, 1, dtype=torch.float64)
+    noise = torch.randn(count, time, 1, generator=generator, dtype=torch.float64)
+    z = torch.cat([parts.z, constant, noise], -1)
+    wider = torch.block_diag(parts.factors["static"].projector, torch.eye(2, dtype=torch.float64))  # type: ignore[no-untyped-call]
+    static = replace(parts.factors["static"], projector=wider)
+    directions = find_atoms(_still_only(replace(parts, z=z, factors={"static": static}))).directions
+    assert directions.shape == (3, 10)
+    assert np.abs(directions[:, 8:]).max() < 0.05
+
+
+def _still_only(parts: Decomposition) -> Decomposition:
+    return replace(parts, static_modes=torch.ones(8, dtype=torch.bool))
+
+
+def test_too_few_sequences_are_refused(parts: Decomposition) -> None:
+    with pytest.raises(InputError, match=r"needs at least 24 sequences \(8 for each of the 3 .* used\), got 20"):
+        find_atoms(parts.select(range(20)))
+
+
+def test_what_is_not_there_is_not_looked_at(parts: Decomposition) -> None:
+    some = parts.select(range(300))
+    mask = torch.arange(24) < (12 + torch.arange(300) % 13)[:, None]
+    masked = replace(some, mask=mask)
+    padded = replace(masked, z=torch.where(mask.unsqueeze(-1), some.z, 1e6))
+    one, other = find_atoms(masked), find_atoms(padded)
+    assert np.array_equal(one.static_codes, other.static_codes)
+    assert all(torch.equal(p, q) for p, q in zip(one.projectors, other.projectors, strict=True))

@@ -1,0 +1,322 @@
+"""Factors are found in sequences of which the factors are known."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.discovery import (
+    Found,
+    Guided,
+    LabelFree,
+    ModeSearch,
+    check_name,
+    lowest,
+    lowest_alone,
+    mode_sets,
+)
+from diskoop.data import Sequences, Units
+from diskoop.data.builtin.oscillators import truth
+from diskoop.errors import InputError
+from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.numerics import Factor, by_distance, fit_operator
+from tests.analysis.known import behind_identity
+
+KNOWN = {name: torch.from_numpy(p) for name, p in truth("oscillators").projectors.items()}
+
+
+@pytest.fixture(scope="module")
+def parts() -> Decomposition:
+    return behind_identity("oscillators", "train")
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Decomposition:
+    return behind_identity("oscillators", "test")
+
+
+@pytest.fixture(scope="module")
+def found(parts: Decomposition) -> Found:
+    return LabelFree().find(parts)
+
+
+def nearest(found: Found, projector: Tensor) -> Factor:
+    return min((each.factor for each in found.factors), key=lambda f: float((f.projector - projector).norm()))
+
+
+def with_factors(parts: Decomposition, factors: Mapping[str, Factor]) -> Decomposition:
+    return replace(parts, factors={**parts.factors, **factors})
+
+
+def test_known_factors_are_found_without_labels(found: Found) -> None:
+    assert sorted(found.names) == ["factor-1", "factor-2", "motion-1", "motion-2", "motion-3"]
+    assert [each.dimensions for each in found.factors] == [
+        round(float(each.factor.projector.trace())) for each in found.factors
+    ]
+    matched = {name: nearest(found, p).name for name, p in KNOWN.items()}
+    assert len(set(matched.values())) == 5
+    assert all(matched[name].startswith("motion") for name in ("slow", "fast", "fade"))
+    assert all(each.stability is not None and each.stability > 0.95 for each in found.factors)
+    assert not found.notes
+
+
+def test_known_factors_are_swapped(found: Found, elsewhere: Decomposition) -> None:
+    """Motions have eigenvalues of their own and are exact; the static ones are estimated from 1620 sequences."""
+    donor = np.roll(np.arange(len(elsewhere)), 7)
+    x = elsewhere.z.numpy()
+    for name, projector in KNOWN.items():
+        mine = with_factors(elsewhere, {"mine": nearest(found, projector)}).swap("mine", donor).decode()
+        wanted = x + (x[donor] - x) @ projector.numpy()
+        error = np.abs(mine - wanted).max() / np.abs(wanted - x).max()
+        assert error < (1e-8 if name in ("slow", "fast", "fade") else 0.1), name
+    static = sum(each.factor.projector for each in found.factors if not each.moves)
+    assert torch.allclose(static, KNOWN["level"] + KNOWN["mark"], atol=1e-8)
+
+
+def test_it_is_the_same_every_time_whatever_the_order(parts: Decomposition, found: Found) -> None:
+    again = LabelFree().find(parts)
+    assert again.names == found.names
+    assert all(
+        torch.equal(a.factor.projector, b.factor.projector) for a, b in zip(again.factors, found.factors, strict=True)
+    )
+    other = LabelFree(seed=3).find(parts.select(np.random.Generator(np.random.PCG64(1)).permutation(len(parts))))
+    for each in found.factors:
+        like = nearest(other, each.factor.projector)
+        assert float((like.projector - each.factor.projector).norm()) < 0.1
+
+
+def test_labels_are_not_looked_at(parts: Decomposition, found: Found) -> None:
+    blind = replace(parts, clips=replace(parts.clips, labels={}, values={}))
+    assert all(
+        torch.equal(a.factor.projector, b.factor.projector)
+        for a, b in zip(LabelFree().find(blind).factors, found.factors, strict=True)
+    )
+
+
+def test_a_count_can_be_asked_for(parts: Decomposition) -> None:
+    assert len(LabelFree(count=3).find(parts).factors) == 3
+    with pytest.raises(InputError, match="expected a count of factors from 1 to 6, the parts there are, got 9"):
+        LabelFree(count=9).find(parts)
+
+
+def test_strengths_are_shares_of_the_whole_change(found: Found, parts: Decomposition) -> None:
+    """Behind identity networks a part's change is its share of the difference, and orthogonal parts would add up."""
+    random = np.random.Generator(np.random.PCG64(0))
+    some = parts.z[np.sort(random.permutation(len(parts))[:64])]
+    away = some.roll(1, 0) - some
+    for each in found.factors:
+        expected = (away @ each.factor.projector).square().sum() / away.square().sum()
+        assert each.strength == pytest.approx(float(expected), rel=1e-9)
+    strengths = [each.strength for each in found.factors if each.name != "rest"]
+    assert strengths == sorted(strengths, reverse=True)
+
+
+def made_of(codes: NDArray[Any], motion: NDArray[Any], labels: Mapping[str, NDArray[Any]]) -> Decomposition:
+    """Sequences that stay at `codes` (n, d), beside a rotation that starts at `motion` (n, 2)."""
+    angle, time = 0.9, 10
+    turn = 0.8 * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    courses = [motion]
+    for _ in range(time - 1):
+        courses.append(courses[-1] @ turn)
+    x = np.concatenate([np.repeat(codes[:, None], time, 1), np.stack(courses, 1)], -1)
+    mixing = np.linalg.qr(np.random.Generator(np.random.PCG64(2)).normal(size=(x.shape[-1],) * 2))[0]
+    clips = Sequences.of(x @ mixing, dict(labels), units=Units(dtype="float64"))
+    z = torch.from_numpy(clips.x)
+    model = KoopmanAutoencoder(nn.Identity(), nn.Identity())
+    return Decomposition.of(model, fit_operator(z, ridge=0), clips, z, codes.shape[1], by_distance)
+
+
+def ring(values: NDArray[Any], count: int, random: np.random.Generator) -> NDArray[Any]:
+    """Points on a circle, as a factor of `count` colours might be coded."""
+    angle = 2 * np.pi * values / count
+    return np.stack([np.cos(angle), np.sin(angle)], 1) + 0.05 * random.normal(size=(len(values), 2))
+
+
+def test_what_lasts_a_clip_and_yet_is_motion_is_found_with_the_motion() -> None:
+    """A static code says which of four motions it is: it belongs with the motion, not with the colours."""
+    random = np.random.Generator(np.random.PCG64(0))
+    color, action = random.integers(6, size=1500), random.integers(4, size=1500)
+    codes = np.concatenate([ring(color, 6, random), ring(action, 4, random)], 1)
+    parts = made_of(codes, 2 * ring(action, 4, random), {"color": color, "action": action})
+    found = LabelFree().find(parts)
+    assert sorted(found.names) == ["factor-1", "motion"]
+    motion = next(each for each in found.factors if each.moves)
+    assert motion.dimensions == 4
+    donor = np.roll(np.arange(1500), 1)
+    new = with_factors(parts, {"motion": motion.factor}).swap("motion", donor)
+    static = new.code("static") - parts.code("static")  # the action's half went with it, the colour's did not
+    assert float(static.norm(dim=1)[action != action[donor]].min()) > 1
+    assert float(static.norm(dim=1)[action == action[donor]].max()) < 0.6
+
+
+def tied(share: float) -> Decomposition:
+    """Three factors of five values; hair follows skin in a `share` of the sequences and is free in the others."""
+    random = np.random.Generator(np.random.PCG64(1))
+    skin, top = random.integers(5, size=2000), random.integers(5, size=2000)
+    hair = np.where(random.uniform(size=2000) < share, skin, random.integers(5, size=2000))
+    codes = np.concatenate([ring(value, 5, random) for value in (skin, hair, top)], 1)
+    return made_of(codes, random.normal(size=(2000, 2)), {"skin": skin, "hair": hair, "top": top})
+
+
+@pytest.mark.parametrize(("share", "dimensions"), [(0.0, [2, 2, 2]), (0.3, [2, 4]), (0.5, [2, 4])])
+def test_what_is_tied_in_the_sequences_is_one_factor(share: float, dimensions: list[int]) -> None:
+    """Tied factors are not independent, so they come out as one; the others do not suffer."""
+    found = LabelFree().find(tied(share))
+    assert sorted(each.dimensions for each in found.factors if not each.moves) == dimensions
+    assert not found.notes
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.7, "may be tied"), (0.9, "otherwise go together")])
+def test_what_is_tied_too_much_to_be_found_is_said(share: float, said: str) -> None:
+    """What the two have in common comes out as one factor, their rare difference as another: wrong, and it says so."""
+    assert any(said in note for note in LabelFree().find(tied(share)).notes)
+
+
+def test_what_is_not_certain_is_said() -> None:
+    """Gaussian codes have no independent directions: whatever is found, another sample finds something else."""
+    random = np.random.Generator(np.random.PCG64(0))
+    parts = made_of(random.normal(size=(400, 5)), random.normal(size=(400, 2)), {})
+    found = LabelFree().find(parts)
+    assert min(each.stability for each in found.factors if not each.moves and each.stability is not None) < 0.7
+    assert any("unstable" in note for note in found.notes)
+
+
+def test_a_handful_of_labels_names_the_factors(parts: Decomposition) -> None:
+    found = Guided().find(parts)
+    assert found.names == ["level", "mark", "slow", "fast", "fade"]
+    assert "labelled sequences" in found.way
+    assert int(found.way.split()[2]) <= 40
+    for each in found.factors:
+        assert float((each.factor.projector - KNOWN[each.name]).abs().max()) < 0.1
+
+
+def test_only_the_handful_is_looked_at(parts: Decomposition) -> None:
+    """All labels but those of the chosen sequences may be wrong."""
+    names = ("level", "mark")
+    codes = {name: parts.clips.labels[name] for name in names}
+    random = np.random.Generator(np.random.PCG64(0))
+    from diskoop.analysis.discovery import _handful
+
+    chosen = _handful(codes, 5, np.random.Generator(np.random.PCG64(0)))
+    counts = [np.bincount(codes[name][chosen]).min() for name in names]
+    assert min(counts) >= 5
+    assert len(chosen) <= 35
+    broken = {}
+    for name in names:
+        broken[name] = codes[name].copy()
+        others = np.setdiff1d(np.arange(len(parts)), chosen)
+        broken[name][others] = random.permutation(codes[name][others])
+    clean = Guided(names).find(parts)
+    wrong = replace(parts, clips=replace(parts.clips, labels={**parts.clips.labels, **broken}))
+    # The same draw must fall on the same sequences for the comparison to mean anything.
+    if np.array_equal(_handful(broken, 5, np.random.Generator(np.random.PCG64(0))), chosen):
+        assert all(
+            torch.equal(a.factor.projector, b.factor.projector)
+            for a, b in zip(clean.factors, Guided(names).find(wrong).factors, strict=True)
+        )
+
+
+def test_labels_that_are_not_there_are_named(parts: Decomposition) -> None:
+    with pytest.raises(InputError, match=r"unknown label 'levle'; did you mean 'level'\?"):
+        Guided(("levle",)).find(parts)
+    with pytest.raises(InputError, match="has no labels"):
+        Guided().find(replace(parts, clips=replace(parts.clips, labels={})))
+
+
+def seer(parts: Decomposition) -> Any:
+    """A judge that reads the truth off the frames: which corner the static code is nearest to."""
+    corners = {}
+    for name in ("level", "mark"):
+        codes = parts.clips.labels[name]
+        own = (parts.z[:, 0] @ KNOWN[name]).numpy()
+        corners[name] = np.stack([own[codes == value].mean(0) for value in np.unique(codes)])
+
+    def judge(x: NDArray[Any], lengths: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        verdict = {}
+        for name, points in corners.items():
+            own = x[:, 0] @ KNOWN[name].numpy()
+            verdict[name] = np.linalg.norm(own[:, None] - points, axis=-1).argmin(1)
+        return verdict
+
+    return judge
+
+
+def test_the_papers_search_finds_the_modes_of_a_label(parts: Decomposition) -> None:
+    """With eigenvalues 1, 0.99 and 0.98 the modes of level and mark are their own."""
+    known = truth("oscillators")
+    change = {"level": 0.98, "mark": 0.99}
+    own = {name: torch.from_numpy(known.projectors[name]) for name in change}
+    C = torch.from_numpy(known.operator) + sum((value - 1) * own[name] for name, value in change.items())
+    z = [parts.z[:256, 0]]
+    for _ in range(7):
+        z.append(z[-1] @ C)
+    clips = parts.clips.select(range(256))
+    operator = replace(parts.operator, matrix=C)
+    slowly = Decomposition.of(parts.model, operator, clips, torch.stack(z, 1), 3, by_distance)
+    for criterion in (lowest, lowest_alone):
+        for exhaustive in (False, True):
+            found = ModeSearch(seer(slowly), ("level", "mark"), criterion, exhaustive).find(slowly)
+            sizes = {each.name: each.dimensions for each in found.factors}
+            if criterion is lowest_alone:
+                assert sizes == {"level": 1, "mark": 2}
+                for each in found.factors:
+                    assert torch.allclose(each.factor.projector, own[each.name], atol=1e-6)
+            else:  # the smallest of those that hide the label, even if others go with it
+                assert all(
+                    float((each.factor.projector @ own[each.name] - own[each.name]).abs().max()) < 1e-6
+                    for each in found.factors
+                    if each.name == "level"
+                )
+    with pytest.raises(InputError, match="the judge says nothing of slow, only of level, mark"):
+        ModeSearch(seer(slowly), ("slow",)).find(slowly)
+
+
+def test_sets_of_modes_keep_pairs_whole(parts: Decomposition) -> None:
+    """The dynamic modes of oscillators as if they were static: two pairs and a single one."""
+    turned = replace(parts, static_modes=~parts.static_modes)
+    units = parts.spectrum.units(turned.static_modes)
+    assert sorted(map(len, units)) == [1, 2, 2]
+    runs = mode_sets(turned, exhaustive=False)
+    assert len(runs) == 6
+    everything = mode_sets(turned, exhaustive=True)
+    assert len(everything) == 7
+    assert all(parts.spectrum.complete(modes) == sorted(modes) for modes in everything)
+    assert {tuple(sorted(run)) for run in runs} <= {tuple(sorted(some)) for some in everything}
+
+
+def test_progress_is_watched(parts: Decomposition) -> None:
+    seen = []
+
+    def watch(over: Any, what: str) -> Any:
+        seen.append((len(over), what))
+        return over
+
+    LabelFree(resamples=2, watch=watch).find(parts)
+    assert seen == [(2, "resampling")]
+
+
+def test_factors_are_renamed(found: Found) -> None:
+    renamed = found.renamed({"factor-1": "level", "motion-2": "fast spin"})
+    assert {"level", "fast spin", "factor-2"} <= set(renamed.names)
+    assert [
+        torch.equal(a.factor.projector, b.factor.projector) for a, b in zip(found.factors, renamed.factors, strict=True)
+    ]
+    ties = {each.nearest[0] for each in renamed.factors if each.nearest}
+    assert "factor-1" not in ties
+    with pytest.raises(InputError, match=r"unknown factor 'factor-9'; did you mean"):
+        found.renamed({"factor-9": "x"})
+    with pytest.raises(InputError, match="two factors would be called 'factor-2'"):
+        found.renamed({"factor-1": "factor-2"})
+
+
+@pytest.mark.parametrize("name", ["static", "dynamic", "", "3", "a,b", "a+b", "a=b", " a", "a:b", "7up"])
+def test_names_that_could_be_misread_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="a factor's name begins with a letter"):
+        check_name(name)
+    check_name("hair-colour_2 of Müller")

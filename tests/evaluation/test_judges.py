@@ -1,0 +1,406 @@
+"""A judge is right, looks at nothing it should not, and remembers what it learnt."""
+
+from dataclasses import replace
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from diskoop import load_data
+from diskoop.analysis.decomposition import CHUNK
+from diskoop.data.sequences import Sequences, Units, split_in_order
+from diskoop.errors import InputError
+from diskoop.evaluation import judges
+from diskoop.evaluation.judges import Judge, judge_for, train_judge
+from diskoop.settings import DataSettings
+from diskoop.training.progress import Reporter
+
+SETTINGS = DataSettings(name="oscillators")
+
+
+class Quiet(Reporter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture(scope="module")
+def series() -> Sequences:
+    return load_data("oscillators", "all")
+
+
+@pytest.fixture(scope="module")
+def judge(series: Sequences) -> Judge:
+    return train_judge(series, steps=300, reporter=Quiet())
+
+
+def squares(count: int = 160, seed: int = 0) -> Sequences:
+    """Video of unequal length: a square in one of two colours that stays on the left or moves to the right."""
+    random = np.random.default_rng(seed)
+    colour, motion = random.integers(2, size=(2, count))
+    lengths = random.integers(3, 7, size=count)
+    x = random.integers(0, 40, (count, 6, 3, 32, 32), np.uint8)
+    for clip, paint, moves in zip(x, colour, motion, strict=True):
+        for time, frame in enumerate(clip):
+            left = 4 + 4 * time * moves
+            frame[2 * paint, 10:20, left : left + 8] = 200
+    labels = {"colour": colour, "motion": motion}
+    values = {"colour": ("red", "blue"), "motion": ("stays", "moves")}
+    parts = split_in_order(count, 48, 0.0)
+    return Sequences.of(x, labels, values=values, lengths=lengths, parts=parts, name="squares")
+
+
+@pytest.fixture(scope="module")
+def video() -> Sequences:
+    return squares()
+
+
+@pytest.fixture(scope="module")
+def onlooker(video: Sequences) -> Judge:
+    return train_judge(video, steps=40, reporter=Quiet())
+
+
+def weights(judge: Judge) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in judge.network.state_dict().items()}
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def close(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(np.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+# --- it is right ------------------------------------------------------------------------------------------------------
+
+
+def test_it_learns_oscillators(judge: Judge, series: Sequences) -> None:
+    assert judge.labels == ("level", "mark", "slow", "fast", "fade")
+    assert judge.values == dict(series.values)
+    assert min(judge.accuracy.values()) >= 0.97
+    assert judge.left_out == {}
+
+
+def test_its_accuracy_is_that_of_its_verdicts_on_the_test_split(series: Sequences) -> None:
+    test = series.part("test")
+    judge = train_judge(series, steps=10, reporter=Quiet())  # one that errs
+    verdicts = judge.predict(test.x)
+    assert judge.accuracy == {label: (verdicts[label] == test.labels[label]).mean() for label in judge.labels}
+    assert judge.accuracy["slow"] < 1
+    assert judge.tested == len(test)
+
+
+def test_it_learns_video_of_unequal_length(onlooker: Judge) -> None:
+    assert min(onlooker.accuracy.values()) >= 0.97
+
+
+def test_verdicts_are_the_largest_logits(judge: Judge, series: Sequences) -> None:
+    x = series.take([0, 5, 9])
+    logits, codes = judge.logits(x), judge.predict(x)
+    for label, names in series.values.items():
+        assert logits[label].dtype == np.float32
+        assert logits[label].shape == (3, len(names))
+        assert codes[label].dtype == np.int64
+        assert np.array_equal(codes[label], logits[label].argmax(1))
+        assert np.abs(logits[label].sum(1) - 1).min() > 0.1  # no shares, which would sum to 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [32, 64])
+def test_it_hardly_errs_on_puppets(size: int) -> None:
+    assert min(train_judge(load_data("puppets", "all", size=size), reporter=Quiet()).accuracy.values()) >= 0.99
+
+
+# --- it looks at nothing it should not --------------------------------------------------------------------------------
+
+
+def test_a_seed_decides_everything(video: Sequences, series: Sequences) -> None:
+    for data in (video, series):
+        trained = []
+        for seed in (0, 0, 1):
+            torch.rand(3)  # whatever else is drawn in between
+            trained.append(train_judge(data, seed, steps=5, reporter=Quiet()))
+        one, again, other = trained
+        assert same(weights(one), weights(again))
+        assert not same(weights(one), weights(other))
+
+
+def test_training_leaves_the_global_generator_alone(video: Sequences) -> None:
+    torch.manual_seed(3)
+    wanted = torch.rand(4)
+    torch.manual_seed(3)
+    train_judge(video, steps=2, reporter=Quiet())
+    assert torch.equal(torch.rand(4), wanted)
+
+
+def test_only_the_training_split_is_learnt_from(series: Sequences) -> None:
+    elsewhere = series.parts != 0
+    labels = {label: np.where(elsewhere, codes[::-1], codes) for label, codes in series.labels.items()}
+    frames = np.where(np.repeat(elsewhere, series.shape[1])[:, None], 7.0, series.frames)
+    one = train_judge(series, steps=5, reporter=Quiet())
+    other = train_judge(replace(series, labels=labels, frames=frames), steps=5, reporter=Quiet())
+    assert same(weights(one), weights(other))
+    assert one.accuracy != other.accuracy
+
+
+@pytest.mark.parametrize("filler", [0, 255])
+def test_padding_of_video_has_no_influence(onlooker: Judge, video: Sequences, filler: int) -> None:
+    some = video.select(np.flatnonzero(video.lengths < 6)[:20])
+    x = np.full((20, 9, *video.shape[2:]), filler, np.uint8)
+    for row, clip, length in zip(x, some.x, some.lengths, strict=True):
+        row[:length] = clip[:length]
+    alone = [onlooker.logits(x[[i], :length]) for i, length in enumerate(some.lengths)]
+    together = {label: np.concatenate([one[label] for one in alone]) for label in onlooker.labels}
+    assert close(onlooker.logits(x, some.lengths), together)
+
+
+def test_padding_of_signals_has_no_influence(judge: Judge, series: Sequences) -> None:
+    x = series.take([3, 4])
+    padded = np.concatenate([x, np.full_like(x, np.nan)], 1)
+    assert close(judge.logits(padded, [24, 24]), judge.logits(x))
+    shorter = judge.logits(padded, [24, 10])
+    assert close({label: logits[1:] for label, logits in shorter.items()}, judge.logits(x[1:, :10]))
+    assert not close({label: logits[1:] for label, logits in shorter.items()}, judge.logits(x[1:]))
+
+
+def test_training_does_not_see_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = squares(30 + 48)  # one batch holds all that is trained on
+    forward, real = judges.Network.forward, []
+
+    def watched(network: judges.Network, x: torch.Tensor, mask: torch.Tensor | None = None) -> list[torch.Tensor]:
+        real.append(x.shape[0] * x.shape[1] if mask is None else int(mask.sum()))
+        return forward(network, x, mask)
+
+    monkeypatch.setattr(judges.Network, "forward", watched)
+    train_judge(small, steps=1, reporter=Quiet())
+    assert real[0] == small.part("train").lengths.sum() < 30 * small.shape[1]
+
+
+def test_company_has_no_influence(onlooker: Judge, video: Sequences) -> None:
+    everyone = onlooker.logits(video.x, video.lengths)  # more than go through at once
+    assert len(video) > CHUNK
+    for i in (0, 70, 159):
+        alone = onlooker.logits(video.take([i]), video.lengths[[i]])
+        assert close(alone, {label: logits[[i]] for label, logits in everyone.items()})
+
+
+def test_how_often_a_value_occurs_is_no_evidence() -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(600, 4, 2))
+    rare = (np.arange(600) % 10 == 0).astype(np.int64)  # nothing in x tells
+    data = Sequences.of(x, {"rare": rare}, units=Units(dtype="float64"), parts=split_in_order(600, 100, 0.0))
+    logits = train_judge(data, steps=60, reporter=Quiet()).logits(x[500:])["rare"]
+    belief = torch.from_numpy(logits).softmax(-1)[:, 1].mean()
+    assert 0.35 < belief < 0.65  # one in ten, if it went by what is common
+
+
+def test_training_clips_are_worn_each_to_its_own_degree() -> None:
+    x = torch.zeros(2, 1, 1, 32, 32)
+    x[..., 16, 16] = 1.0
+    sigma = torch.tensor([0.0, 1.5]).view(2, 1, 1, 1, 1)
+    sharp, soft = judges._blurred(x, sigma)
+    assert torch.allclose(sharp, x[0])
+    assert torch.allclose(judges._blurred(torch.ones_like(x), sigma), torch.ones_like(x))
+    at = torch.arange(32.0)
+    assert float((soft[0, 0].sum(0) * (at - 16) ** 2).sum()) == pytest.approx(1.5**2, rel=1e-3)
+    generator = torch.Generator().manual_seed(0)
+    one, other = judges._degrees(x, generator).flatten().tolist()
+    assert one != other
+    points = x.repeat(8, 1, 1, 1, 1)
+    worn = judges._worn(points, generator)
+    assert worn.shape == points.shape
+    assert worn.flatten(1).amax(1).min() < 0.9  # a point is no point any more
+
+
+# --- what it is given -------------------------------------------------------------------------------------------------
+
+
+def test_it_takes_the_users_units(series: Sequences) -> None:
+    scaled = replace(series, frames=series.frames * 3.0 + 1e6, units=Units(scale=3.0, offset=1e6, dtype="float64"))
+    one, other = (train_judge(data, steps=20, reporter=Quiet()) for data in (series, scaled))
+    assert close(one.logits(series.x), other.logits(scaled.x))
+
+
+def test_it_takes_bytes_however_they_lie(onlooker: Judge, video: Sequences) -> None:
+    x = video.take([0, 1])
+    assert x.dtype == np.uint8
+    assert close(onlooker.logits(torch.from_numpy(x)), onlooker.logits(x))
+    assert close(onlooker.logits(np.asfortranarray(x)), onlooker.logits(x))
+
+
+def test_other_byte_orders_and_precisions_are_the_same_numbers(judge: Judge, series: Sequences) -> None:
+    x = series.take([0, 1])
+    for given in (x.astype(">f8"), x.astype(np.float32), x.tolist()):
+        assert close(judge.logits(given), judge.logits(x))
+
+
+def test_one_frame_and_none_at_all(judge: Judge, series: Sequences) -> None:
+    assert judge.predict(series.take([0])[:, :1])["level"].shape == (1,)
+    assert judge.logits(series.x[:0])["mark"].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("x", "wanted"),
+    [
+        (np.zeros((2, 6, 3, 16, 16), np.uint8), r"\(n, time, 3, 32, 32\) to judge, got \(2, 6, 3, 16, 16\)"),
+        (np.zeros((6, 3, 32, 32), np.uint8), r"got \(6, 3, 32, 32\)"),
+        (np.zeros((2, 0, 3, 32, 32), np.uint8), r"got \(2, 0, 3, 32, 32\)"),
+        (np.zeros((2, 6, 3, 32, 32)), "expected values as uint8 to judge, got float64"),
+    ],
+)
+def test_what_it_cannot_look_at_is_refused(onlooker: Judge, x: np.ndarray, wanted: str) -> None:
+    with pytest.raises(InputError, match=wanted):
+        onlooker.logits(x)
+
+
+@pytest.mark.parametrize("lengths", [[24], [24, 0], [24, 25], [2.5, 3.0]])
+def test_lengths_that_cannot_be_are_refused(judge: Judge, series: Sequences, lengths: list[float]) -> None:
+    with pytest.raises(InputError, match="expected 2 lengths from 1 to 24, got"):
+        judge.logits(series.take([0, 1]), lengths)
+
+
+def test_values_that_are_no_numbers_are_refused(judge: Judge, series: Sequences) -> None:
+    x = series.take([0, 1])
+    x[1, 5, 2] = np.nan
+    with pytest.raises(InputError, match="expected finite values"):
+        judge.logits(x)
+
+
+# --- what cannot be judged --------------------------------------------------------------------------------------------
+
+
+def odd(series: Sequences) -> Sequences:
+    """Beside the level a label that never changes and one whose values change with the split."""
+    people = np.where(series.parts == 2, 1 + np.arange(len(series)) % 5, np.arange(len(series)) % 2 * 6)
+    labels = {"level": series.labels["level"], "place": np.zeros(len(series), np.int64), "who": people}
+    names = ("ann", "bob", "cid", "dan", "eve", "fay", "gus")
+    return replace(series, labels=labels, values={"level": series.values["level"], "place": ("here",), "who": names})
+
+
+def test_labels_that_cannot_be_judged_are_left_out_with_a_sentence(series: Sequences) -> None:
+    judge = train_judge(odd(series), steps=2, reporter=Quiet())
+    assert judge.labels == ("level",)
+    assert judge.left_out == {
+        "place": "all training sequences show here",
+        "who": "the test sequences show bob, cid, dan and 2 more, which no training sequence does",
+    }
+    for label, why in judge.left_out.items():
+        assert f"{label} is left out: {why}" in judge.describe()
+
+
+def test_it_describes_itself_in_one_line(judge: Judge) -> None:
+    known = replace(judge, accuracy={"level": 0.998, "mark": 1.0})
+    assert known.describe() == "judge: level 99.8%, mark 100.0% on 400 clean test sequences"
+
+
+def test_codes_without_names_stand_for_themselves(series: Sequences) -> None:
+    judge = train_judge(replace(series, values={}), steps=2, reporter=Quiet())
+    assert judge.values["mark"] == ("0", "1", "2")
+
+
+def test_nothing_to_judge_is_said(series: Sequences) -> None:
+    with pytest.raises(InputError, match="nothing in oscillators can be judged: it has no labels"):
+        train_judge(replace(series, labels={}))
+    with pytest.raises(InputError, match="place: all training sequences show here"):
+        train_judge(replace(odd(series), labels={"place": odd(series).labels["place"]}))
+    with pytest.raises(InputError, match="no sequences to test on"):
+        train_judge(series.part("train"))
+
+
+def test_any_name_will_do_for_a_label(series: Sequences) -> None:
+    labels = {"a.b": series.labels["level"], "training": series.labels["mark"]}
+    assert train_judge(replace(series, labels=labels, values={}), steps=2, reporter=Quiet()).labels == tuple(labels)
+
+
+# --- it remembers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache of its own, and little training."""
+    monkeypatch.setenv("DISKOOP_CACHE", str(tmp_path))
+    monkeypatch.setattr(judges, "train_judge", partial(train_judge, steps=3))
+    return tmp_path
+
+
+def judged(data: Sequences, settings: DataSettings = SETTINGS) -> tuple[Judge, bool]:
+    """The judge for a set, and whether it was trained now."""
+    reporter = Quiet()
+    return judge_for(data, settings, reporter=reporter), bool(reporter.said)
+
+
+def test_the_second_call_reads_what_the_first_one_learnt(brief: Path, series: Sequences) -> None:
+    data = odd(series)
+    (one, trained), (other, again) = judged(data), judged(data)
+    assert (trained, again) == (True, False)
+    assert same(weights(one), weights(other))
+    assert close(one.logits(data.take([0, 1])), other.logits(data.take([0, 1])))
+    assert one.describe() == other.describe()
+    assert (one.labels, one.accuracy, one.left_out) == (other.labels, other.accuracy, other.left_out)
+
+
+def test_a_damaged_file_is_trained_anew(brief: Path, series: Sequences) -> None:
+    first, _ = judged(series)
+    (path,) = brief.glob("judge-*")
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-100], whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        second, trained = judged(series)
+        assert trained
+        assert same(weights(first), weights(second))
+        assert path.read_bytes() == whole
+    assert [file.name for file in brief.iterdir()] == [path.name]  # nothing half written is left behind
+
+
+def test_whoever_is_second_leaves_a_whole_file_too(
+    brief: Path, series: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = judges.train_judge
+
+    def overtaken(*given: Any, **more: Any) -> Judge:
+        monkeypatch.setattr(judges, "train_judge", learn)
+        assert judged(series)[1]  # another one starts later and is done sooner
+        return learn(*given, **more)
+
+    monkeypatch.setattr(judges, "train_judge", overtaken)
+    first, _ = judged(series)
+    second, trained = judged(series)
+    assert not trained
+    assert same(weights(first), weights(second))
+    assert len(list(brief.iterdir())) == 1
+
+
+def test_only_what_matters_makes_another_judge(brief: Path, series: Sequences, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged(series)
+    assert not judged(series, DataSettings(name="oscillators", limit=10))[1]
+    frames = series.frames.copy()
+    frames[series.starts[7] + 12] += 1
+    swapped = {**series.labels, "level": series.labels["level"][::-1]}
+    assert judged(replace(series, frames=frames))[1]
+    assert judged(replace(series, labels=swapped))[1]
+    assert judged(replace(series, units=Units(scale=2.0, dtype="float64")))[1]
+    assert judged(load_data("oscillators", "all", holdout=0.2))[1]
+    monkeypatch.setattr(judges, "RECIPE", judges.RECIPE + 1)
+    assert judged(series)[1]
+
+
+# --- what a person sees -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_on_a_terminal_and_one_line_elsewhere(series: Sequences, terminal: bool) -> None:
+    console = Console(record=True, force_terminal=terminal, width=80, file=StringIO())
+    train_judge(series, steps=2, reporter=Reporter(console))
+    text = console.export_text()
+    line = "training a judge of level, mark, slow, fast, fade on 1620 sequences of oscillators\n"
+    assert ("100%" in text) if terminal else (text == line)
+    assert text.startswith(line)
