@@ -75,7 +75,7 @@ def test_known_factors_are_swapped(found: Found, elsewhere: Decomposition) -> No
         wanted = x + (x[donor] - x) @ projector.numpy()
         error = np.abs(mine - wanted).max() / np.abs(wanted - x).max()
         assert error < (1e-8 if name in ("slow", "fast", "fade") else 0.1), name
-    static = sum(each.factor.projector for each in found.factors if not each.moves)
+    static = torch.stack([each.factor.projector for each in found.factors if not each.moves]).sum(0)
     assert torch.allclose(static, KNOWN["level"] + KNOWN["mark"], atol=1e-8)
 
 

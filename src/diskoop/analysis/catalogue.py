@@ -71,9 +71,11 @@ def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | Non
         raise InputError(f"{folder.factors} is damaged ({first}); {again}") from None
     if page.model != weights_checksum(model):
         raise InputError(f"{folder.factors} belongs to another model than {folder.model}; {again}")
-    factors = []
+    factors: list[FoundFactor] = []
     for entry in page.factors:
         check_name(entry.name)
+        if entry.name in (each.name for each in factors):
+            raise InputError(f"{folder.factors}: two factors are called {entry.name!r}; {again}")
         if {len(entry.projector), *map(len, entry.projector)} != {k} or not np.isfinite(entry.projector).all():
             raise InputError(f"{folder.factors}: the projector of {entry.name!r} is not a matrix {k} x {k}; {again}")
         factor = Factor(entry.name, torch.tensor(entry.projector, dtype=torch.float64))

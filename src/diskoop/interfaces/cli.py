@@ -350,8 +350,12 @@ def _written(files: list[Path], facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps({**facts, "files": [str(file) for file in files]}))
     else:
+        sounds = [file for file in files if file.suffix == ".wav"]
         for file in files:
-            print(f"wrote {file}")
+            if file.suffix != ".wav":
+                print(f"wrote {file}")
+        if sounds:
+            print(f"wrote {sounds[0]} to {sounds[-1].name}, in the order of the picture's rows")
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -1,6 +1,7 @@
 """factors, swap, sample and forecast as commands: which clips, which parts of them, which files"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from rich.progress import track
 from rich.table import Table
 
 from diskoop.analysis.decomposition import Decomposition, What
-from diskoop.analysis.discovery import Found, Guided, LabelFree, ModeSearch, Way, lowest, lowest_alone
+from diskoop.analysis.discovery import TAKEN, Found, Guided, LabelFree, ModeSearch, Way, lowest, lowest_alone
 from diskoop.analysis.editing import combinations, gradual, incremental
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors, forecast_figure
 from diskoop.analysis.tables import write_table
-from diskoop.data import SPLITS, Sequences, data_settings, open_data
+from diskoop.data import SPLITS, Sequences, Units, data_settings, open_data
 from diskoop.data.sound import sound_of, write_wav
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.judges import Judge, judge_for
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 MATCHED_ON = 512  # training sequences on which factors are matched to labels
 BATCH = 256  # the paper's, for its search among modes
 DONORS = 5  # shown for each factor
+WIDEST = 9  # moving pictures in a row
 WAYS = ("free", "guided", "modes")
 WEIGHTS = {"two": over_two, "batch": over_batch}
 Pair = tuple[int, int]  # who receives, who gives
@@ -116,38 +118,35 @@ def swap(
     everyone = run.decompose(clips if operator == "batch" else clips.select(members), operator)  # type: ignore[arg-type]
     parts = everyone.select(members) if operator == "batch" else everyone
     placed = [(members.index(a), members.index(b)) for a, b in pairs]
-    made: dict[str, tuple[list[Row], Figure | None]] = {}
+    made: dict[str, Made] = {}
     if orders:
         lists = [_names(order) for order in orders]
-        rows = [row for pair in placed for order in lists for row in gradual(parts, *pair, order).rows()]
-        made["gradual"] = (rows, factorial_swap(parts, *placed[0], lists))
+        runs = [gradual(parts, *pair, order).rows() for pair in placed for order in lists]
+        made["gradual"] = Made(runs, factorial_swap(parts, *placed[0], lists))
     if combined:
         names = _names(combined)
-        made["combinations"] = (
-            combinations(parts, *placed[0], names).rows(),
-            all_combinations(parts, *placed[0], names),
-        )
+        runs = [combinations(parts, *pair, names).rows() for pair in placed]
+        made["combinations"] = Made(runs, all_combinations(parts, *placed[0], names))
     if grown:
         part, sizes = _growing(grown)
-        rows = [row for pair in placed for row in incremental(parts, *pair, part, sizes).rows()]
-        made["incremental"] = (rows, incremental_swap(parts, placed, part, sizes))
+        runs = [incremental(parts, *pair, part, sizes).rows() for pair in placed]
+        made["incremental"] = Made(runs, incremental_swap(parts, placed, part, sizes))
     if what or not made:
-        made["swap"] = (_swapped(parts, placed, what, amount), None)
-    return _write(out, {stem: (rows, figure) for stem, (rows, figure) in made.items()}, parts)
+        made["swap"] = Made([_swapped(parts, pair, what, amount) for pair in placed])
+    return _write(out, made, parts)
 
 
-def _swapped(parts: Decomposition, pairs: Sequence[Pair], what: Sequence[str], amount: float) -> list[Row]:
-    """For each pair the two as they are, then the receiver with `what` of the giver, or with each factor alone."""
+def _swapped(parts: Decomposition, who: Pair, what: Sequence[str], amount: float) -> list[Row]:
+    """The two as they are, then the receiver with `what` of the giver, or with each factor alone."""
     choices: list[What] = [_what(what)] if what else [[name] for name in parts.factors if name != "rest"]
-    rows: list[Row] = []
-    for receiver, giver in pairs:
-        pair = parts.select([receiver, giver])
-        (first, a), (second, b) = pair.rows()
-        rows += [(f"A: {first}", a), (f"B: {second}", b)]
-        for choice in choices:
-            new = pair.swap(choice, {0: 1}, amount).select([0])
-            share = "" if amount == 1 else f", by {amount:g}"
-            rows.append((f"A with B's {new.factor(choice).name}{share}", new.rows()[0][1]))
+    pair = parts.select(who)
+    (first, a), (second, b) = pair.rows()
+    rows = [(f"A: {first}", a), (f"B: {second}", b)]
+    share = "" if amount == 1 else f", by {amount:g}"
+    for choice in choices:
+        new = pair.swap(choice, {0: 1}, amount).select([0])
+        name = new.factor(choice).name
+        rows.append((f"A with B's {name}{' part' if name in TAKEN else ''}{share}", new.rows()[0][1]))
     return rows
 
 
@@ -182,7 +181,7 @@ def sample(run: Run, clips: Sequences, what: Sequence[str], count: int, over: st
     name = parts.factor(_what(what)).name
     rows = [(f"{text}; {name} sampled", x) for text, x in new.rows()]
     figure = generation(parts, _what(what), torch.Generator().manual_seed(seed), count, WEIGHTS[over])
-    return _write(out, {"sample": (rows, figure)}, parts)
+    return _write(out, {"sample": Made([rows], figure)}, parts)
 
 
 def forecast(
@@ -199,15 +198,16 @@ def forecast(
     enough = np.flatnonzero(clips.lengths >= given + 1)
     shown = run.decompose(clips.select(enough[_drawn(len(enough), count, seed)]))
     ahead = shown.forecast(steps, given)
-    rows: list[Row] = []
+    runs = []
     for index, ((text, _), (_, guess)) in enumerate(zip(shown.rows(), ahead.rows(), strict=True)):
         (seen,) = shown.clips.take([index])
-        rows += [(f"{text}, as it was", seen), (f"its first {given} frames and a forecast", guess)]
-    dmd = fit_dmd(run.data("train"), run.settings.model.k, torch.Generator().manual_seed(0))
+        runs.append([(f"{text}, as it was", seen), (f"its first {given} frames and a forecast", guess)])
+    train = run.data("train")
+    rank = min(run.settings.model.k, int(np.prod(train.shape[2:])))  # as much as the operator has, if a frame has it
+    dmd = fit_dmd(train, rank, torch.Generator().manual_seed(0))
     errors = forecast_errors(run, clips, min(steps, longest - given), given, dmd)
     unit = "log magnitude" if clips.units.rate is not None else "pixel value" if clips.is_video else "the data's units"
-    made = {"forecast": (rows, None)}
-    files = _write(out, made, shown, {"errors": forecast_figure(errors, unit)})
+    files = _write(out, {"forecast": Made(runs)}, shown, {"errors": forecast_figure(errors, unit)})
     return files, errors.table()
 
 
@@ -365,24 +365,40 @@ def show_errors(errors: Sequence[dict[str, Any]]) -> None:
 # --- files
 
 
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What one kind of edit came to."""
+
+    runs: Sequence[Sequence[Row]]  # a run for each pair or sequence: things to be seen side by side
+    figure: "Figure | None" = None  # None: plain rows say enough
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for run in self.runs for row in run]
+
+    def picture(self, units: Units) -> "Figure":
+        if self.figure is not None:
+            return self.figure
+        beside = [row for rows in zip(*self.runs, strict=True) for row in rows]  # a column for each run
+        return rows_figure(beside, units, columns=len(self.runs))
+
+
 def _write(
-    out: Path,
-    made: Mapping[str, tuple[list[Row], "Figure | None"]],
-    parts: Decomposition,
-    more: dict[str, "Figure"] | None = None,
+    out: Path, made: Mapping[str, Made], parts: Decomposition, more: Mapping[str, "Figure"] | None = None
 ) -> list[Path]:
     """All files of a command in a folder that appears whole: pictures, arrays, moving pictures, sound."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{str(out)!r} exists already; choose another folder with --out")
     files: list[Path] = []
     with whole_folder(out) as folder:
-        for stem, (rows, figure) in made.items():
-            files.append(save_figure(figure or rows_figure(rows, parts.units), folder / f"{stem}.png"))
-            files.append(_write_arrays(folder / f"{stem}.npz", rows))
+        for stem, each in made.items():
+            files.append(save_figure(each.picture(parts.units), folder / f"{stem}.png"))
+            files.append(_write_arrays(folder / f"{stem}.npz", each.rows))
             if parts.clips.is_video:
-                files.append(save_animation(rows, folder / f"{stem}.webp", parts.units))
+                columns = min(max(map(len, each.runs)), WIDEST)
+                files.append(save_animation(each.rows, folder / f"{stem}.webp", parts.units, columns))
             if parts.units.rate is not None:
-                files += [write_wav(folder / f"{stem}-{i}.wav", sound_of(x)) for i, (_, x) in enumerate(rows)]
+                files += [write_wav(folder / f"{stem}-{i}.wav", sound_of(x)) for i, (_, x) in enumerate(each.rows)]
         for stem, figure in (more or {}).items():
             files.append(save_figure(figure, folder / f"{stem}.png"))
     return [out / file.name for file in files]
