@@ -11,6 +11,7 @@ from diskoop import load, load_data
 from diskoop.analysis.decomposition import CHUNK
 from diskoop.data import Sequences, Units
 from diskoop.errors import InputError
+from diskoop.numerics import fit_operator
 from diskoop.settings import Settings
 from diskoop.training import loop
 from tests.data.media import write_csv
@@ -84,6 +85,45 @@ def test_metrics_that_were_lost_are_named(text: str, sentence: str, folder: Path
     (tmp_path / "run" / "metrics.jsonl").write_text(text)
     with pytest.raises(InputError, match=rf"{sentence}.*diskoop train --resume .* writes it anew"):
         load(tmp_path / "run").summary()
+
+
+def test_a_batch_may_have_its_own_operator(folder: Path) -> None:
+    run, clips = load(folder), load_data("puppets", "test", size=32).select(range(0, 1200, 40))
+    own = run.decompose(clips, operator="batch")
+    assert torch.equal(own.operator.matrix, fit_operator(own.z, ridge=run.settings.model.ridge).matrix)
+    assert own.operator.sequences == 30
+    assert torch.equal(own.z, run.decompose(clips).z)
+    assert torch.allclose(own.static + own.dynamic, own.z, atol=1e-4)
+    with pytest.raises(InputError, match="expected the operator 'frozen' or 'batch', got 'bath'"):
+        run.decompose(clips, operator="bath")  # type: ignore[arg-type]
+
+
+def test_factors_are_kept_with_the_run_and_can_be_renamed(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    run = load(tmp_path / "run")
+    assert run.found is None
+    with pytest.raises(InputError, match="has no factors to rename"):
+        run.rename({"a": "b"})
+    found = run.find_factors(run.data("train").select(range(0, 8000, 20)))
+    assert load(tmp_path / "run").found is None
+    run = run.keep(found).rename({found.names[0]: "my first"})
+    again = load(tmp_path / "run")
+    assert again.found is not None
+    assert again.found.names == ["my first", *found.names[1:]]
+    parts = again.decompose(run.data("test").select([0, 2000]))
+    whole = torch.stack([parts.factors[name].projector for name in again.found.names]).sum(0)
+    assert torch.allclose(whole, torch.eye(20, dtype=torch.float64), atol=1e-6)
+    assert not torch.equal(parts.swap("my first", [1, 0]).z, parts.z)
+    assert load(tmp_path / "run", factors=False).found is None
+
+
+def test_a_device_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"expected a device that this machine has \(cpu.*\), got 'tpu'"):
+        load(folder, device="tpu")
+
+
+def test_a_notebook_sees_the_spectrum(folder: Path) -> None:
+    assert load(folder)._repr_png_().startswith(b"\x89PNG")
 
 
 def test_the_summary_is_of_the_frozen_operator(folder: Path) -> None:

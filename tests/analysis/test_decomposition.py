@@ -1,27 +1,24 @@
 """Taking apart and putting together are inverse; edits are algebra; outputs are in the user's units."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from PIL import Image
 
-from diskoop import load_data
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.data.builtin.oscillators import truth
 from diskoop.errors import InputError
-from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.numerics import by_distance, fit_operator
+from diskoop.numerics.weights import Weights, over_batch, over_two
+from tests.analysis.known import behind_identity
 
 
 @pytest.fixture
 def parts() -> Decomposition:
     """The oscillators behind identity networks: everything about them is known."""
-    clips = load_data("oscillators", "test").select(range(50))
-    x = torch.from_numpy(clips.x)
-    model = KoopmanAutoencoder(nn.Identity(), nn.Identity())
-    return Decomposition.of(model, fit_operator(x, ridge=0), clips, x, 3, by_distance)
+    return behind_identity("oscillators", "test", 50)
 
 
 def test_static_and_dynamic_are_the_known_parts(parts: Decomposition) -> None:
@@ -84,3 +81,110 @@ def test_impossible_swaps_are_named(parts: Decomposition) -> None:
         parts.swap("static", everyone / 2)
     with pytest.raises(InputError, match="names or mode indices, got"):
         parts.swap(["static", 0.5], everyone)  # type: ignore[arg-type]
+
+
+def test_a_mutual_exchange_done_twice_returns_both(parts: Decomposition) -> None:
+    pairs = [(0, 9), (3, 20)]
+    once = parts.exchange("static", pairs)
+    assert torch.allclose(once.static[9], parts.static[0], atol=1e-10)
+    assert torch.allclose(once.dynamic[9], parts.dynamic[9], atol=1e-10)
+    assert torch.equal(once.z[1], parts.z[1])
+    assert torch.allclose(once.exchange("static", pairs).z, parts.z, atol=1e-12)
+    with pytest.raises(InputError, match="expected pairs that share nobody"):
+        parts.exchange("static", [(0, 1), (1, 2)])
+
+
+def test_donors_may_be_named_one_by_one(parts: Decomposition) -> None:
+    donor = np.arange(50)
+    donor[4] = 7
+    assert torch.equal(parts.swap("dynamic", {4: 7}).z, parts.swap("dynamic", donor).z)
+    with pytest.raises(InputError, match="expected sequences from 0 to 49, got"):
+        parts.swap("static", {0: 50})
+
+
+def test_amounts_are_a_straight_line(parts: Decomposition) -> None:
+    donor = np.roll(np.arange(50), 7)
+    assert torch.equal(parts.swap("static", donor, amount=0).z, parts.z)
+    whole = parts.swap("static", donor).z
+    assert torch.allclose(parts.swap("static", donor, amount=2).z - parts.z, 2 * (whole - parts.z), atol=1e-12)
+
+
+def test_coefficients_lift_to_latents_without_an_imaginary_part(parts: Decomposition) -> None:
+    swapped = parts.swap("static", np.roll(np.arange(50), 7))
+    lifted = swapped.coefficients @ swapped.spectrum.from_modes
+    assert float(lifted.imag.abs().max()) < 1e-12
+    assert torch.allclose(lifted.real, swapped.z, atol=1e-10)
+
+
+def test_company_and_order_do_not_matter_to_a_frozen_operator(parts: Decomposition) -> None:
+    few = parts.select([30, 2, 2])
+    assert torch.equal(few.static, parts.static[[30, 2, 2]])
+    assert torch.equal(few.swap("static", [1, 0, 2]).z[0], parts.swap("static", {30: 2}).z[30])
+    assert few.clips.labels["mark"].tolist() == parts.clips.labels["mark"][[30, 2, 2]].tolist()
+    with pytest.raises(InputError, match="expected sequences from 0 to 49, got"):
+        parts.select([50])
+
+
+@pytest.mark.parametrize("weights", [over_two, over_batch])
+def test_samples_are_convex_combinations(parts: Decomposition, weights: Weights) -> None:
+    new = parts.sample("static", torch.Generator().manual_seed(3), weights)
+    shares = weights(50, torch.Generator().manual_seed(3))
+    assert torch.allclose(new.static, torch.einsum("ij,jtk->itk", shares, parts.static), atol=1e-10)
+    assert torch.allclose(new.dynamic, parts.dynamic, atol=1e-10)
+    again = parts.sample("static", torch.Generator().manual_seed(3), weights)
+    assert torch.equal(new.z, again.z)
+
+
+def test_of_a_mixture_what_all_have_is_left(parts: Decomposition) -> None:
+    lengths = torch.arange(50) % 20 + 4
+    masked = replace(parts, mask=torch.arange(24) < lengths[:, None])
+    shares = over_two(50, torch.Generator().manual_seed(3))
+    new = masked.sample("static", torch.Generator().manual_seed(3))
+    expected = [min([lengths[i], *lengths[shares[i] > 0]]) for i in range(50)]
+    assert new.lengths.tolist() == expected
+    assert (masked.sample("static", torch.Generator().manual_seed(3), over_batch).lengths == 4).all()
+
+
+def test_the_code_of_a_factor_is_its_mean_over_frames(parts: Decomposition) -> None:
+    assert torch.allclose(parts.code("dynamic"), parts.dynamic.mean(1), atol=1e-12)
+    lengths = torch.arange(50) % 20 + 4
+    masked = replace(parts, mask=torch.arange(24) < lengths[:, None])
+    assert torch.allclose(masked.code("dynamic")[6], parts.dynamic[6, : lengths[6]].mean(0), atol=1e-12)
+
+
+def test_a_forecast_of_linear_motion_is_the_motion(parts: Decomposition) -> None:
+    x = parts.z.numpy()
+    ahead = parts.forecast(16, given=8)
+    assert ahead.z.shape == (50, 24, 8)
+    assert np.array_equal(ahead.decode()[:, :8], x[:, :8])
+    assert np.allclose(ahead.decode(), x, atol=1e-8)
+    further = parts.forecast(3)
+    C = truth("oscillators").operator
+    assert np.allclose(
+        further.decode()[:, 24:], np.stack([x[:, -1] @ np.linalg.matrix_power(C, r) for r in (1, 2, 3)], 1)
+    )
+
+
+def test_sequences_of_unequal_length_go_on_where_they_end(parts: Decomposition) -> None:
+    lengths = torch.arange(50) % 20 + 4
+    masked = replace(parts, mask=torch.arange(24) < lengths[:, None])
+    ahead = masked.forecast(4)
+    assert np.array_equal(ahead.lengths, lengths.numpy() + 4)
+    x, long = parts.z.numpy(), parts.forecast(4).decode()
+    for row, length in zip(range(50), lengths.tolist(), strict=True):
+        assert np.allclose(ahead.decode()[row, : length + 4], long[row, : length + 4], atol=1e-8)
+        assert np.array_equal(ahead.decode()[row, :length], x[row, :length])
+        assert (ahead.decode()[row, length + 4 :] == 0).all()
+    with pytest.raises(InputError, match="expected given from 1 to 4, the shortest sequence, got 5"):
+        masked.forecast(2, given=5)
+    with pytest.raises(InputError, match="expected a number of steps >= 1, got 0"):
+        parts.forecast(0)
+
+
+def test_a_notebook_sees_the_first_sequences(parts: Decomposition) -> None:
+    picture = Image.open(io.BytesIO(parts._repr_png_()))
+    assert picture.format == "PNG"
+    assert np.asarray(picture.convert("L")).std() > 10
+    rows = replace(parts, mask=torch.arange(24) < torch.full((50, 1), 9)).rows()
+    assert rows[3][0] == parts.clips.label_text(3)
+    assert rows[3][1].shape == (9, 8)

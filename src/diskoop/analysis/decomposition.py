@@ -1,5 +1,6 @@
 """sequences -> spectrum, coefficients, static and dynamic parts; swap, sample, forecast"""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -134,6 +135,8 @@ class Decomposition:
         `donor` has a sequence of this set for each, or is a mapping {who receives: who gives}; nobody else changes.
         Where they differ in length, what both have is left.
         """
+        if not math.isfinite(amount):
+            raise InputError(f"expected a finite amount, got {amount}")
         givers = self._givers(donor)
         mask = None if self.mask is None else self.mask & self.mask[givers]
         return replace(self, z=swap(self.z, self.z[givers], self.factor(what), amount), mask=mask)

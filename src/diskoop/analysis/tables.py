@@ -92,13 +92,19 @@ def _modes(parts: Decomposition, coefficients: Tensor) -> Columns:
 def write_table(parts: Decomposition, path: str | Path, frames: bool = False) -> Path:
     """`table` as a file, CSV or Parquet by the end of its name; every number reads back as it was."""
     path = Path(path)
-    write = _WRITERS.get(path.suffix.lower())
-    if write is None:
-        raise InputError(f"expected a table's name ending in {' or '.join(_WRITERS)}, got {str(path)!r}")
+    write = writer_of(path)
     columns = table(parts, frames)
     with whole_file(path) as temporary:
         write(columns, temporary)
     return path
+
+
+def writer_of(path: Path) -> Callable[[Columns, Path], None]:
+    """What writes a table of this name; an InputError unless something does."""
+    write = _WRITERS.get(path.suffix.lower())
+    if write is None:
+        raise InputError(f"expected a table's name ending in {' or '.join(_WRITERS)}, got {str(path)!r}")
+    return write
 
 
 def _write_csv(columns: Columns, path: Path) -> None:

@@ -201,11 +201,14 @@ def factors(
     as_json: AsJson = False,
 ) -> None:
     """Find what varies, name it, draw what each factor does; --table writes them out for every clip."""
+    from diskoop.analysis.tables import writer_of
     from diskoop.interfaces import workshop
 
     again = anew or way is not None or count is not None
     if rename and again:
         raise InputError("--rename names factors that are there; find them first, then rename them")
+    if table is not None:
+        writer_of(table)  # a bad name is said before anything is looked for
     run = workshop.open_run(path, device, known=not again)
     if rename:
         run = run.rename(dict(workshop.renaming(word) for word in rename))

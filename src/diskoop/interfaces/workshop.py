@@ -189,10 +189,10 @@ def forecast(
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Clips that go on, in the folder `out`, and the errors at each horizon."""
     longest = int(clips.lengths.max())
-    given = max(1, longest // 2) if given is None else given
-    if not 1 <= given < longest:
+    given = max(2, longest // 2) if given is None else given
+    if not 2 <= given < longest:
         raise InputError(
-            f"expected --given from 1 to {longest - 1}, so that frames are left to compare with, got {given}"
+            f"expected --given from 2 to {longest - 1}, so that frames are left to compare with, got {given}"
         )
     steps = longest - given if steps is None else steps
     enough = np.flatnonzero(clips.lengths >= given + 1)
