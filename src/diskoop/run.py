@@ -145,5 +145,6 @@ def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
     settings = load_settings(folder)
     model, units = load_model(folder, settings)
     operator = load_operator(folder, model)
+    operator = replace(operator, matrix=operator.matrix.to(device))
     found = load_found(folder, model, settings.model.k) if factors else None
     return Run(settings, model.to(device).eval(), operator, units, folder, found)

@@ -48,7 +48,12 @@ def test_the_demo_tells_static_from_dynamic(tmp_path: Path) -> None:
     assert summary["static_gap"] < 0.05
     assert summary["dynamic_radius"] < Settings.load("demo").spectrum.radius + 0.1
     assert summary["last_epoch"]["val.rec"] < 0.005
-    assert (tmp_path / summary["picture"]).exists()
+    assert [Path(picture).name for picture in summary["pictures"][:2]] == ["demo.png", "factors.png"]
+    assert all((tmp_path / picture).exists() for picture in summary["pictures"])
+    found = load(tmp_path / "runs" / "demo").found
+    assert found is not None
+    assert "motion" in found.names
+    assert 4 <= len(found.names) <= 8
     # Asked again it does not train again.
     before = (tmp_path / "runs" / "demo" / "model.safetensors").read_bytes()
     subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, timeout=120)

@@ -177,7 +177,7 @@ class Guided:
         chosen = _handful(codes, self.per_value, np.random.Generator(np.random.PCG64(self.seed)))
         atoms = find_atoms(parts, self.seed)
         explained = np.array(
-            [[_explained(columns[chosen], codes[name][chosen]) for name in names] for columns in atoms.columns]
+            [[explained_by(columns[chosen], codes[name][chosen]) for name in names] for columns in atoms.columns]
         )  # (atoms, labels)
         owner = np.where(explained.max(1) >= LEAST_EXPLAINED, explained.argmax(1), -1)
         between = atoms.similarity()
@@ -209,7 +209,7 @@ def _handful(codes: Mapping[str, Array], per_value: int, random: np.random.Gener
     return np.array(sorted(chosen))
 
 
-def _explained(columns: Array, codes: Array) -> float:
+def explained_by(columns: Array, codes: Array) -> float:
     """The share of variance that a label explains, less what chance explains; the mean over columns."""
     member = codes[:, None] == np.unique(codes)  # (n, values)
     count, values = member.shape
@@ -272,7 +272,7 @@ class ModeSearch:
         factors = []
         for name in names:
             best = min(range(len(candidates)), key=lambda i: (self.criterion(kept[i], name), len(candidates[i])))
-            factor = replace(parts.factor(candidates[best]), name=name)
+            factor = Factor(name, parts.factor(candidates[best]).projector.cpu())
             factors.append(
                 FoundFactor(factor, len(candidates[best]), _strengths(parts, [factor.projector], self.seed)[0])
             )

@@ -53,13 +53,13 @@ def demo(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Train on the puppets (minutes), draw a spectrum and swaps."""
+    """Train on the puppets (minutes), find what varies, draw swaps and what each factor does."""
     from diskoop.interfaces.demo import run_demo
 
-    run, picture = run_demo(out)
-    _conclude(run.summary() | {"picture": str(picture)}, as_json)
+    run, pictures = run_demo(out)
+    _conclude(run.summary() | {"pictures": [str(picture) for picture in pictures]}, as_json)
     if not as_json:
-        print(f"look at {picture}")
+        print(f"look at {pictures[0]} (looks and actions exchanged) and {pictures[1]} (the factors it found by itself)")
 
 
 @app.command()

@@ -7,6 +7,7 @@ import numpy as np
 
 from diskoop.data import load_data
 from diskoop.errors import InputError
+from diskoop.interfaces.workshop import draw_factors
 from diskoop.pictures import save_figure, swap_figure
 from diskoop.run import Run, load
 from diskoop.settings import Settings
@@ -14,8 +15,8 @@ from diskoop.training import loop
 from diskoop.training.checkpoint import RunFolder, load_settings
 
 
-def run_demo(path: Path) -> tuple[Run, Path]:
-    """Train in the folder `path` (or go on there), and draw the spectrum and two swaps to demo.png in it."""
+def run_demo(path: Path) -> tuple[Run, list[Path]]:
+    """Train in the folder `path` (or go on there), find factors, and draw swaps and what each factor does."""
     settings, folder = Settings.load("demo"), RunFolder(path)
     again = f"diskoop demo --out {shlex.quote(str(path))}"
     if not folder.settings.exists():
@@ -25,7 +26,8 @@ def run_demo(path: Path) -> tuple[Run, Path]:
     else:
         loop.resume(path, again=again)
     run = load(path)
-    return run, draw_demo(run, path / "demo.png")
+    run = run if run.found is not None else run.keep(run.find_factors())
+    return run, [draw_demo(run, path / "demo.png"), *draw_factors(run)]
 
 
 def draw_demo(run: Run, picture: Path) -> Path:
