@@ -1,6 +1,7 @@
 """the smallest parts a factor can be made of: independent static components, blocks of dynamic modes"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition, mean_over_frames
 from diskoop.errors import InputError
 from diskoop.numerics.components import (
+    Components,
     block_dependence,
     group,
     independent_components,
@@ -32,23 +34,51 @@ SEQUENCES_A_DIRECTION = 8  # fewer sequences than this for each used direction a
 class Atoms:
     """Parts of the latents that add up: static components first, then blocks of dynamic modes, and what is unused."""
 
-    static_codes: Array  # (n, k): each sequence's static part, averaged over time
+    static: Tensor  # (k, k): the projector on the whole static part
+    codes: Array  # (n, k): each sequence's static part, averaged over time
     directions: Array  # (d, k) orthonormal: the used directions among them
-    columns: tuple[Array, ...]  # for each atom (n, columns): what is known of it in each sequence
-    projectors: tuple[Tensor, ...]  # for each atom (k, k) float64
-    still: int  # how many of the atoms are static components
-    rest: Tensor  # (k, k): the static directions that nothing uses
+    components: Components  # d independent ones
+    blocks: tuple[tuple[Tensor, Array], ...]  # of dynamic modes: the projector, and what is known of each sequence
+
+    def turned(self, seed: int, some: Array | None = None) -> "Atoms":
+        """The same, with components fitted from another start, on the sequences `some` (all by default)."""
+        codes = self.codes if some is None else self.codes[some]
+        return replace(self, components=independent_components(codes, self.directions, seed))
 
     def __len__(self) -> int:
-        return len(self.projectors)
+        return self.still + len(self.blocks)
+
+    @property
+    def still(self) -> int:
+        """How many of the atoms are static components."""
+        return len(self.directions)
+
+    @cached_property
+    def columns(self) -> list[Array]:
+        """For each atom (n, columns): what is known of it in each sequence."""
+        y = self.components.read(self.codes)
+        return [*(y[:, [i]] for i in range(self.still)), *(known for _, known in self.blocks)]
+
+    @cached_property
+    def projectors(self) -> list[Tensor]:
+        """For each atom (k, k), float64."""
+        reading = self.static @ torch.from_numpy(self.components.reading)
+        writing = torch.from_numpy(self.components.writing)
+        still = [torch.outer(reading[:, i], writing[i]) for i in range(self.still)]
+        return [*still, *(projector for projector, _ in self.blocks)]
+
+    @property
+    def rest(self) -> Tensor:
+        """(k, k): the projector on the static directions that nothing uses."""
+        return self.static - sum(self.projectors[: self.still], start=torch.zeros_like(self.static))
 
     @property
     def sizes(self) -> list[int]:
         return [columns.shape[1] for columns in self.columns]
 
-    def similarity(self) -> Array:
-        """(atoms, atoms): how much they depend on each other."""
-        return block_dependence(self.columns)
+    def similarity(self, some: Array | None = None) -> Array:
+        """(atoms, atoms): how much they depend on each other in the sequences `some` (all by default)."""
+        return block_dependence(self.columns if some is None else [columns[some] for columns in self.columns])
 
 
 def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
@@ -62,20 +92,8 @@ def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
             f"finding factors needs at least {needed} sequences ({SEQUENCES_A_DIRECTION} for each of the "
             f"{len(directions)} static directions that are used), got {len(parts)}"
         )
-    columns: list[Array] = []
-    projectors: list[Tensor] = []
-    if len(directions):
-        found = independent_components(codes, directions, seed)
-        reading, writing = static @ torch.from_numpy(found.reading), torch.from_numpy(found.writing)
-        y = found.read(codes)
-        columns += [y[:, [i]] for i in range(len(directions))]
-        projectors += [torch.outer(reading[:, i], writing[i]) for i in range(len(directions))]
-    rest = static - sum(projectors, start=torch.zeros_like(static))
-    still = len(projectors)
-    for modes, known in _dynamic_blocks(parts, seed):
-        columns.append(known)
-        projectors.append(parts.spectrum.projector(modes).cpu())
-    return Atoms(codes, directions, tuple(columns), tuple(projectors), still, rest)
+    components = independent_components(codes, directions, seed)
+    return Atoms(static, codes, directions, components, tuple(_dynamic_blocks(parts, seed)))
 
 
 def _used_directions(parts: Decomposition, codes: Array) -> Array:
@@ -99,7 +117,7 @@ def _halves(parts: Decomposition) -> tuple[Tensor, Tensor]:
 
 
 def _dynamic_blocks(parts: Decomposition, seed: int) -> list[tuple[Tensor, Array]]:
-    """Dynamic modes that depend on each other, as (selection (k,), columns (n, some)): they can only move together."""
+    """Dynamic modes tied to each other, as (projector (k, k), columns (n, some)): they can only move together."""
     units = parts.spectrum.units(~parts.static_modes)
     if not units:
         return []
@@ -120,9 +138,10 @@ def _dynamic_blocks(parts: Decomposition, seed: int) -> list[tuple[Tensor, Array
     for block in blocks:
         selection = torch.zeros(parts.spectrum.k, dtype=torch.bool, device=parts.spectrum.eigenvalues.device)
         selection[[mode for unit in block for mode in units[unit]]] = True
-        scores = _principal(_trajectory(parts, parts.spectrum.projector(selection)), 0.05, 6)
+        projector = parts.spectrum.projector(selection)
+        scores = _principal(_trajectory(parts, projector), 0.05, 6)
         turned = independent_components(scores, np.eye(scores.shape[1]), seed).read(scores)
-        found.append((selection, turned))
+        found.append((projector.cpu(), turned))
     return found
 
 

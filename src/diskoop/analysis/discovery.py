@@ -14,7 +14,7 @@ from torch import Tensor
 from diskoop.analysis.atoms import Atoms, find_atoms
 from diskoop.analysis.decomposition import CHUNK, Decomposition
 from diskoop.errors import InputError, suggest
-from diskoop.numerics.components import CUT, block_dependence, group, independent_components
+from diskoop.numerics.components import CUT, group
 from diskoop.numerics.factors import Factor, swap
 
 Array = NDArray[Any]
@@ -113,12 +113,13 @@ class LabelFree:
     What lasts a whole clip although a person calls it motion (walking, as against waving) is a static component on
     which the dynamic part depends, so it ends up in one factor with it.
 
-    ICA is fitted anew on resampled sequences from other starting points; two atoms belong together if most of those
-    fits say so. The assumption is that factors vary independently of each other in the sequences.
+    Of fits from several starting points the steadiest is taken: the one whose factors are found again most in fits to
+    resampled sequences. The assumption is that factors vary independently of each other in the sequences.
     """
 
     count: int | None = None  # how many factors; None: as many as the dependence says
     resamples: int = 10
+    starts: int = 3
     seed: int = 0
     watch: Watch = _everything
 
@@ -128,36 +129,53 @@ class LabelFree:
             raise InputError(
                 f"expected a count of factors from 1 to {len(atoms)}, the parts there are, got {self.count}"
             )
-        memberships = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
-        together = np.mean([belongs @ belongs.T for belongs, _ in memberships], axis=0)
-        groups = group(together, [1] * len(atoms), (0.5, 0.5), self.count)
-        stability = [_stability(members, memberships) for members in groups]
-        return _assembled(parts, atoms, groups, stability, "label-free", self.seed)
+        others = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
+        fits = [atoms, *(atoms.turned(self.seed + start) for start in range(1, self.starts))]
+        best = max((self._grouped(fit, others) for fit in fits), key=lambda fit: fit.steadiness)
+        return _assembled(parts, best.atoms, best.groups, best.stability, "label-free", self.seed)
 
-    def _resampled(self, atoms: Atoms, number: int) -> tuple[Array, Array]:
-        """Of another fit: how much of each atom lies in each group (atoms, groups), and how many atoms a group has."""
+    def _resampled(self, atoms: Atoms, number: int) -> "_Grouped":
+        """Factors in sequences drawn with replacement."""
         random = np.random.Generator(np.random.PCG64([self.seed, number]))
-        some = random.integers(len(atoms.static_codes), size=len(atoms.static_codes))
-        columns = [columns[some] for columns in atoms.columns]
-        share = np.eye(len(atoms))
-        if atoms.still:
-            anew = independent_components(atoms.static_codes[some], atoms.directions, number + 1)
-            y = anew.read(atoms.static_codes)
-            columns[: atoms.still] = [y[some][:, [i]] for i in range(atoms.still)]
-            before = np.concatenate(atoms.columns[: atoms.still], 1)
-            share[: atoms.still, : atoms.still] = np.corrcoef(before.T, y.T)[: atoms.still, atoms.still :] ** 2
-        groups = group(block_dependence(columns), atoms.sizes, count=self.count)
-        member = np.array([[i in members for members in groups] for i in range(len(atoms))], float)
-        return share @ member, member.sum(0)
+        some = random.integers(len(atoms.codes), size=len(atoms.codes))
+        return self._grouped(atoms.turned(self.seed + number, some), some=some)
+
+    def _grouped(self, atoms: Atoms, others: Sequence["_Grouped"] = (), some: Array | None = None) -> "_Grouped":
+        groups = group(atoms.similarity(some), atoms.sizes, count=self.count)
+        return _Grouped(atoms, groups, [_stability(atoms, members, others) for members in groups])
 
 
-def _stability(members: list[int], memberships: Sequence[tuple[Array, Array]]) -> float:
+@dataclass(frozen=True, eq=False)
+class _Grouped:
+    """Atoms, which of them belong together, and how much of each group is found again elsewhere."""
+
+    atoms: Atoms
+    groups: list[list[int]]
+    stability: list[float]
+
+    @property
+    def steadiness(self) -> float:
+        return float(np.average(self.stability, weights=[len(members) for members in self.groups]))
+
+
+def _stability(atoms: Atoms, members: list[int], others: Sequence[_Grouped]) -> float:
     """The mean overlap (what is in both, of what is in either) with the most similar group of each other fit."""
     overlaps = []
-    for belongs, sizes in memberships:
-        both = belongs[members].sum(0)
-        overlaps.append((both / (len(members) + sizes - both)).max())
-    return float(np.mean(overlaps))
+    for other in others:
+        shared = _shared(atoms, other.atoms)[members].sum(0)  # (atoms,): how much of the members lies in each of theirs
+        both = [shared[theirs].sum() for theirs in other.groups]
+        overlaps.append(max(b / (len(members) + len(g) - b) for b, g in zip(both, other.groups, strict=True)))
+    return float(np.mean(overlaps)) if overlaps else 0.0
+
+
+def _shared(atoms: Atoms, other: Atoms) -> Array:
+    """(atoms, atoms): the share of each atom's variance that lies in each of another fit's; rows sum to 1."""
+    still = atoms.still
+    share = np.eye(len(atoms))
+    if still:
+        mine, theirs = (np.concatenate(each.columns[:still], 1) for each in (atoms, other))
+        share[:still, :still] = np.corrcoef(mine.T, theirs.T)[:still, still:] ** 2
+    return share
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ def independent_components(codes: Array, directions: Array, seed: int) -> Compon
 
     mean = codes.mean(0)
     scores = (codes - mean) @ directions.T
-    if len(directions) == 1:  # nothing to turn
-        unmixing = 1 / scores.std(0, keepdims=True)
+    if len(directions) < 2:  # nothing to turn
+        unmixing = np.diag(1 / scores.std(0))
     else:
         ica = FastICA(whiten="unit-variance", max_iter=1000, tol=1e-5, random_state=seed)
         with warnings.catch_warnings():
