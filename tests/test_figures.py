@@ -211,7 +211,7 @@ def test_nothing_is_cut_off_or_written_over(kind: str, request: pytest.FixtureRe
 
 
 def test_the_embedding_is_coloured_by_its_labels(parts: Decomposition) -> None:
-    figure = figures.embedding_figure(parts, ["level", "mark"], "level", "mark")
+    figure, score = figures.embedding_figure(parts, ["level", "mark"], "level", "mark")
     (axes,) = figure.axes
     (dots,) = axes.collections
     labels = parts.clips.labels
@@ -219,7 +219,7 @@ def test_the_embedding_is_coloured_by_its_labels(parts: Decomposition) -> None:
         seen = {(tuple(color), code) for color, code in zip(np.asarray(colors).tolist(), codes.tolist(), strict=True)}
         assert len(seen) == len({color for color, _ in seen}) == len(np.unique(codes))
     points = np.asarray(dots.get_offsets())
-    score = cluster_score(points, labels["level"], labels["mark"])
+    assert score == cluster_score(points, labels["level"], labels["mark"])
     assert axes.get_title(loc="left") == f"level + mark, by t-SNE\n{score}"
     assert score.neighbour > 0.9
     titles = [legend.get_title().get_text() for legend in figure.legends]

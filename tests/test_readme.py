@@ -13,7 +13,8 @@ from diskoop.training import loop
 from tests.training.test_loop import Quiet
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FACTORS = (Path(__file__).parents[1] / "docs" / "factors.md").read_text(encoding="utf-8")
+PYTHON = [code for text in (README, FACTORS) for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
 SHELL = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
 
 
@@ -32,7 +33,7 @@ def test_python_runs(code: str, demo: Path) -> None:
 
 
 def test_there_is_python() -> None:
-    assert len(PYTHON) == 2
+    assert len(PYTHON) == 3
 
 
 def test_shell_names_commands_that_exist() -> None:
@@ -44,5 +45,6 @@ def test_shell_names_commands_that_exist() -> None:
 def test_linked_files_exist() -> None:
     root = Path(__file__).parents[1]
     links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert "docs/factors.png" in links
     assert "docs/demo.png" in links
     assert all((root / link).exists() for link in links)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import Decomposition, What
 from diskoop.analysis.editing import combinations, gradual, incremental
-from diskoop.analysis.embedding import cluster_score, embed, require_label
+from diskoop.analysis.embedding import ClusterScore, cluster_score, embed, require_label
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.numerics.weights import Weights, over_two
@@ -136,7 +136,9 @@ def factor_sheet(
     return _sheet(rows, parts.units, "What each factor takes from the donors", beside=beside)
 
 
-def embedding_figure(parts: Decomposition, names: What, face: str, edge: str, seed: int = 0) -> "Figure":
+def embedding_figure(
+    parts: Decomposition, names: What, face: str, edge: str, seed: int = 0
+) -> "tuple[Figure, ClusterScore]":
     """A map of the sequences by their codes of some factors, coloured by two labels, and how well it clusters."""
     from matplotlib.figure import Figure
 
@@ -150,11 +152,12 @@ def embedding_figure(parts: Decomposition, names: What, face: str, edge: str, se
     axes.scatter(points[:, 0], points[:, 1], s=64, c=faces, edgecolors=borders, linewidths=2)
     axes.set(xticks=[], yticks=[], facecolor="none")
     axes.spines[:].set_visible(False)
-    title = f"{parts.factor(names).name}, by t-SNE\n{cluster_score(points, inner, outer)}"
+    score = cluster_score(points, inner, outer)
+    title = f"{parts.factor(names).name}, by t-SNE\n{score}"
     axes.set_title(title, fontsize=9, loc="left", color=INK, linespacing=1.5, parse_math=False)
     _legend(figure, parts.clips, face, inks, of_edges=False)
     _legend(figure, parts.clips, edge, rims, of_edges=True)
-    return figure
+    return figure, score
 
 
 def spectrum_figure(run: Run) -> "Figure":

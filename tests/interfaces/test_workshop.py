@@ -148,6 +148,17 @@ def test_samples_differ_by_seed_alone(series: Path, tmp_path: Path) -> None:
     assert batch.std(0).mean() < one.std(0).mean()  # nearer to the average
 
 
+def test_a_map_of_clips_is_scored(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "run")
+    words = ("factors", "run", "--embed", "static", "--color", "level,mark", "--fix", "slow,fast")
+    facts = answer(*words, cwd=tmp_path)
+    assert str(facts["clusters"]).startswith("12 combinations")
+    assert "run/embedding.png" in facts["files"]  # type: ignore[operator]
+    wrong = diskoop(*words[:4], "--color", "levle,mark", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "unknown label 'levle'" in wrong.stderr
+
+
 def test_a_forecast_is_compared(series: Path, tmp_path: Path) -> None:
     facts = answer(
         "forecast", str(series), "--given", "10", "--steps", "20", "--count", "2", "--out", "f", cwd=tmp_path

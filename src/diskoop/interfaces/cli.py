@@ -195,6 +195,18 @@ def factors(
         Path | None, typer.Option(help="Write strengths and coefficients of every clip to this .csv or .parquet file.")
     ] = None,
     frames: Annotated[bool, typer.Option("--frames", help="With --table: a row for each frame.")] = False,
+    embed: Annotated[
+        str | None,
+        typer.Option(metavar="F,F", help="Draw a map of clips by these factors (t-SNE)."),
+    ] = None,
+    color: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL,LABEL", help="With --embed: face and edge colours."),
+    ] = None,
+    fix: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL,LABEL", help="With --embed: clips alike in these."),
+    ] = None,
     data: Data = None,
     split: Part = None,
     device: Device = "auto",
@@ -223,6 +235,9 @@ def factors(
         files.append(workshop.draw_matrix(run, result))
     if table is not None:
         files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames))
+    if embed is not None:
+        picture, facts["clusters"] = workshop.embed(run, data, split, embed, color, fix)
+        files.append(picture)
     if not as_json:
         workshop.show_factors(facts)
     _written(files, facts, as_json)

@@ -15,6 +15,7 @@ from rich.table import Table
 from diskoop.analysis.decomposition import Decomposition, What
 from diskoop.analysis.discovery import TAKEN, Found, Guided, LabelFree, ModeSearch, Way, lowest, lowest_alone
 from diskoop.analysis.editing import combinations, gradual, incremental
+from diskoop.analysis.embedding import fixed_selection
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors, forecast_figure
 from diskoop.analysis.tables import write_table
 from diskoop.data import SPLITS, Sequences, Units, data_settings, open_data
@@ -24,6 +25,7 @@ from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.multifactor import Multifactor, match, multifactor
 from diskoop.figures import (
     all_combinations,
+    embedding_figure,
     factor_sheet,
     factorial_swap,
     gap_figure,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 MATCHED_ON = 512  # training sequences on which factors are matched to labels
 BATCH = 256  # the paper's, for its search among modes
 DONORS = 5  # shown for each factor
+MAPPED = 1500  # clips on a map; more take minutes and hide each other
 WIDEST = 9  # moving pictures in a row
 WAYS = ("free", "guided", "modes")
 WEIGHTS = {"two": over_two, "batch": over_batch}
@@ -288,6 +291,8 @@ def show_factors(facts: dict[str, Any]) -> None:
         console.print(f"note: {note}", highlight=False, markup=False)
     if "score" in facts:
         _show_score(console, facts)
+    if "clusters" in facts:
+        console.print(f"map: {facts['clusters']}", highlight=False, markup=False)
 
 
 def _show_score(console: Console, facts: dict[str, Any]) -> None:
@@ -351,6 +356,22 @@ def draw_matrix(run: Run, result: Multifactor) -> Path:
 
 def tabulate(run: Run, clips: Sequences, path: Path, frames: bool) -> Path:
     return write_table(run.decompose(clips), path, frames)
+
+
+def embed(
+    run: Run, data: str | None, split: str | None, names: str, color: str | None, fix: str | None
+) -> tuple[Path, str]:
+    """A map of clips by some factors, drawn in the run's folder, and how it clusters; fixed labels want all clips."""
+    clips = clips_for(run, data, split or ("all" if fix else None))
+    if fix:
+        clips = fixed_selection(clips, _names(fix))
+    clips = clips.select(np.sort(_drawn(len(clips), MAPPED, 0)))
+    face, edge = [*_names(color or ""), *clips.labels, *clips.labels, "", ""][:2]
+    if not clips.labels:
+        raise InputError(f"{clips.name} has no labels to colour a map by")
+    parts, chosen = run.decompose(clips), _what(_names(names))
+    figure, score = embedding_figure(parts, chosen, face, edge)
+    return save_figure(figure, run.folder.path / "embedding.png"), str(score)
 
 
 def show_errors(errors: Sequence[dict[str, Any]]) -> None:
