@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
 from diskoop import load_data
+from diskoop.data.sequences import PIXELS, Units
+from diskoop.errors import InputError
 from diskoop.numerics import Spectrum
-from diskoop.pictures import contact_sheet, film_strip, save_figure, swap_figure
+from diskoop.pictures import contact_sheet, film_strip, rows_figure, save_animation, save_figure, swap_figure
 
 
 def test_a_film_strip_is_the_frames_side_by_side() -> None:
@@ -44,3 +47,38 @@ def test_the_spectrum_marks_every_eigenvalue(tmp_path: Path, operator: torch.Ten
         "2 static eigenvalues, within 0.1 of 1: what stays",
         "5 dynamic ones, up to 0.78: what moves",
     ]
+
+
+@pytest.mark.parametrize("suffix", [".webp", ".gif"])
+def test_an_animation_shows_every_frame_of_every_video(suffix: str, tmp_path: Path) -> None:
+    """Videos of one plain colour a frame: the shorter one waits at its last."""
+    shades = [[10, 90, 170, 250], [60, 200]]
+    rows = [(f"video {i}", np.full((len(s), 3, 8, 8), 0, np.uint8)) for i, s in enumerate(shades)]
+    for (_, x), of in zip(rows, shades, strict=True):
+        x[:] = np.array(of, np.uint8)[:, None, None, None]
+    path = save_animation(rows, tmp_path / f"moving{suffix}", PIXELS, columns=2)
+    with Image.open(path) as moving:
+        assert getattr(moving, "n_frames", 1) == 4
+        for t in range(4):
+            moving.seek(t)
+            frame = np.asarray(moving.convert("RGB"))
+            assert abs(int(frame[70, 50, 0]) - shades[0][t]) < 4
+            assert abs(int(frame[70, 154, 0]) - shades[1][min(t, 1)]) < 4
+    assert not [file for file in tmp_path.iterdir() if file != path]
+
+
+def test_an_animation_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ending in .webp or .gif, got '.*film.avi'"):
+        save_animation([("a", np.zeros((2, 3, 8, 8), np.uint8))], tmp_path / "film.avi", PIXELS)
+
+
+def test_rows_are_drawn_as_what_they_are() -> None:
+    video = rows_figure(
+        [("a clip", np.zeros((4, 3, 8, 8), np.uint8)), ("another", np.zeros((3, 3, 8, 8), np.uint8))], PIXELS
+    )
+    assert [axes.get_title(loc="left") for axes in video.axes] == ["a clip", "another"]
+    assert all(len(axes.images) == 1 for axes in video.axes)
+    lines = rows_figure([("lines", np.zeros((9, 3)))] * 3, Units(features=("a", "b", "c")), columns=2)
+    assert [len(axes.lines) for axes in lines.axes] == [3, 3, 3, 0]
+    sound = rows_figure([("tone", np.zeros((11, 201)))], Units(rate=16000))
+    assert tuple(sound.axes[0].images[0].get_extent()) == (0.0, 0.1, 0.0, 8.0)

@@ -315,6 +315,12 @@ def test_factors_are_renamed(found: Found) -> None:
         found.renamed({"factor-1": "factor-2"})
 
 
+def test_a_notebook_sees_a_table(found: Found) -> None:
+    table = found._repr_html_()
+    assert table.count("<tr>") == 1 + len(found.factors)
+    assert all(f"<td>{name}</td>" in table for name in found.names)
+
+
 @pytest.mark.parametrize("name", ["static", "dynamic", "", "3", "a,b", "a+b", "a=b", " a", "a:b", "7up"])
 def test_names_that_could_be_misread_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="a factor's name begins with a letter"):

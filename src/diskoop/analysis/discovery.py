@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import combinations
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ Judge = Callable[
 ]  # sequences (n, time, ...) and their lengths -> label -> (n,) codes
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
 
+COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
 TAKEN = ("static", "dynamic")  # these factors are always there
 TRIED = 64  # sequences on which a factor's strength is tried
 RARE = 2.5  # excess kurtosis: a component that is the same in nearly all sequences has more
@@ -45,6 +47,13 @@ class FoundFactor:
     def name(self) -> str:
         return self.factor.name
 
+    def row(self) -> tuple[str, ...]:
+        """What is known of it, a word for each of COLUMNS."""
+        stability = "" if self.stability is None else f"{self.stability:.2f}"
+        nearest = "" if self.nearest is None else f"{self.nearest[0]} ({self.nearest[1]:.2f})"
+        moves = "moves" if self.moves else ""
+        return self.name, str(self.dimensions), f"{self.strength:.1%}", stability, moves, nearest
+
     def renamed(self, name: str) -> "FoundFactor":
         return replace(self, factor=replace(self.factor, name=name))
 
@@ -64,6 +73,14 @@ class Found:
     @property
     def names(self) -> list[str]:
         return [each.name for each in self.factors]
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        lines = ["".join(f"<th>{head}</th>" for head in COLUMNS)]
+        lines += ["".join(f"<td>{cell}</td>" for cell in each.row()) for each in self.factors]
+        rows = "".join(f"<tr>{line}</tr>" for line in lines)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><caption>{self.way}, in {escape(self.source)}</caption>{rows}</table>{notes}"
 
     def renamed(self, names: Mapping[str, str]) -> "Found":
         """With other names, {old: new}."""

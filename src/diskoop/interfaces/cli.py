@@ -239,7 +239,7 @@ def factors(
         picture, facts["clusters"] = workshop.embed(run, data, split, embed, color, fix)
         files.append(picture)
     if not as_json:
-        workshop.show_factors(facts)
+        workshop.show_factors(run, facts)
     _written(files, facts, as_json)
 
 

@@ -1,7 +1,7 @@
 """factors, swap, sample and forecast as commands: which clips, which parts of them, which files"""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from rich.progress import track
 from rich.table import Table
 
 from diskoop.analysis.decomposition import Decomposition, What
-from diskoop.analysis.discovery import TAKEN, Found, Guided, LabelFree, ModeSearch, Way, lowest, lowest_alone
+from diskoop.analysis.discovery import COLUMNS, TAKEN, Found, Guided, LabelFree, ModeSearch, lowest, lowest_alone
 from diskoop.analysis.editing import combinations, gradual, incremental
 from diskoop.analysis.embedding import fixed_selection
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors, forecast_figure
@@ -228,18 +228,16 @@ def find(run: Run, way: str, count: int | None, per_value: int, exhaustive: bool
     """Factors in the training split; the paper's search takes a batch of it and that batch's own operator."""
     if way not in WAYS:
         raise InputError(f"unknown way {way!r}; {suggest(way, WAYS)}")
-    ways: dict[str, Callable[[], Way]] = {
-        "free": lambda: LabelFree(count=count, watch=_watched),
-        "guided": lambda: Guided(per_value=per_value),
-        "modes": lambda: ModeSearch(
-            judge_of(run).predict, criterion=lowest_alone if alone else lowest, exhaustive=exhaustive, watch=_watched
-        ),
-    }
-    if way == "modes":
-        train = run.data("train")
-        batch = train.select(np.sort(_drawn(len(train), BATCH, 0)))
-        return ways[way]().find(run.decompose(batch, operator="batch"))
-    return run.find_factors(way=ways[way]())
+    if way == "free":
+        return run.find_factors(way=LabelFree(count=count, watch=_watched))
+    if way == "guided":
+        return run.find_factors(way=Guided(per_value=per_value))
+    judge, train = judge_of(run), run.data("train")
+    batch = run.decompose(train.select(np.sort(_drawn(len(train), BATCH, 0))), operator="batch")
+    labels = tuple(label for label in judge.labels if label in batch.clips.labels)
+    search = ModeSearch(judge.predict, labels, lowest_alone if alone else lowest, exhaustive, watch=_watched)
+    found = search.find(batch)
+    return replace(found, notes=(*found.notes, judge.describe()))
 
 
 def _watched(over: Sequence[Any], what: str) -> Iterable[Any]:
@@ -275,19 +273,16 @@ def _found(run: Run) -> Found:
     return run.found
 
 
-def show_factors(facts: dict[str, Any]) -> None:
+def show_factors(run: Run, facts: dict[str, Any]) -> None:
     """The same for a person."""
-    console = Console(soft_wrap=True)
-    table = Table(title=f"factors: {facts['way']}, in {facts['source']}", title_justify="left", box=None)
-    for name in ("factor", "dimensions", "strength", "stability", "", "depends most on"):
-        table.add_column(name, justify="left" if name in ("factor", "", "depends most on") else "right")
-    for each in facts["factors"]:
-        stability = "" if each["stability"] is None else f"{each['stability']:.2f}"
-        nearest = "" if each["nearest"] is None else f"{each['nearest'][0]} ({each['nearest'][1]:.2f})"
-        moves = "moves" if each["moves"] else ""
-        table.add_row(each["name"], str(each["dimensions"]), f"{each['strength']:.1%}", stability, moves, nearest)
+    found, console = _found(run), Console(soft_wrap=True)
+    table = Table(title=f"factors: {found.way}, in {found.source}", title_justify="left", box=None)
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in ("dimensions", "strength", "stability") else "left")
+    for each in found.factors:
+        table.add_row(*each.row())
     console.print(table, highlight=False)
-    for note in facts["notes"]:
+    for note in found.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
     if "score" in facts:
         _show_score(console, facts)
