@@ -28,6 +28,7 @@ COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on
 TAKEN = ("static", "dynamic")  # these factors are always there
 TRIED = 64  # sequences on which a factor's strength is tried
 RARE = 2.5  # excess kurtosis: a component that is the same in nearly all sequences has more
+STABLE = 0.6  # what is found again less than this should not be relied on
 SUSPICIOUS = 0.25  # factors that depend on each other this much may be tied in the data
 LEAST_EXPLAINED = 0.15  # a component of which no label explains this much has no name
 
@@ -149,7 +150,9 @@ class LabelFree:
         others = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
         fits = [atoms, *(atoms.turned(self.seed + start) for start in range(1, self.starts))]
         best = max((self._grouped(fit, others) for fit in fits), key=lambda fit: fit.steadiness)
-        return _assembled(parts, best.atoms, best.groups, best.stability, "label-free", self.seed)
+        groups = best.groups if self.count is not None else _without_strays(best)
+        stability = [_stability(best.atoms, members, others) for members in groups]
+        return _assembled(parts, best.atoms, groups, stability, "label-free", self.seed)
 
     def _resampled(self, atoms: Atoms, number: int) -> "_Grouped":
         """Factors in sequences drawn with replacement."""
@@ -173,6 +176,19 @@ class _Grouped:
     @property
     def steadiness(self) -> float:
         return float(np.average(self.stability, weights=[len(members) for members in self.groups]))
+
+
+def _without_strays(grouped: _Grouped) -> list[list[int]]:
+    """The groups, but for components that stand alone and are not found again: they join what they depend on most."""
+    between, groups = grouped.atoms.similarity(), list(grouped.groups)
+    for members, stability in zip(grouped.groups, grouped.stability, strict=True):
+        others = [group for group in groups if group != members]
+        if len(members) > 1 or members[0] >= grouped.atoms.still or stability >= STABLE or not others:
+            continue
+        nearest = max(others, key=lambda group: between[members[0], group].mean())
+        if between[members[0], nearest].mean() >= CUT[0]:
+            groups = [group for group in others if group != nearest] + [sorted(nearest + members)]
+    return sorted(groups)
 
 
 def _stability(atoms: Atoms, members: list[int], others: Sequence[_Grouped]) -> float:
@@ -404,7 +420,7 @@ def _warnings(factors: Sequence[FoundFactor], rare: Sequence[str]) -> Iterator[s
                     f"{pair[0]} and {pair[1]} depend on each other ({each.nearest[1]:.2f}, where 0 is not at all): "
                     "they may be tied in these sequences, or one may hold some of the other"
                 )
-        if each.stability is not None and each.stability < 0.6:
+        if each.stability is not None and each.stability < STABLE:
             yield f"{each.name} is unstable ({each.stability:.2f}): resampled sequences give other factors"
 
 
