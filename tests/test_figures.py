@@ -21,7 +21,7 @@ from diskoop.data.builtin.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import Factor, Spectrum, by_distance, fit_operator
-from diskoop.pictures import film_strip, largest_gap
+from diskoop.pictures import film_strip
 from diskoop.run import Run
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
@@ -295,7 +295,7 @@ def test_the_largest_gap_is_found_and_cuts_no_pair(generator: torch.Generator) -
     ]
     for values, count in cases:
         spectrum = Spectrum.of(matrix_with(values, generator))
-        assert largest_gap(spectrum) == count
+        assert spectrum.largest_gap() == count
         assert int(spectrum.static(count).sum()) == count
 
 

@@ -363,7 +363,7 @@ def _still(x: Array) -> Array:
 
 
 def _name(parts: Decomposition, index: int) -> str:
-    return parts.clips.label_text(index) or parts.clips.clip_name(index)
+    return parts.clips.title(index)
 
 
 def _inches(text: str, size: float = SIZE) -> float:

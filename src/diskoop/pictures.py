@@ -13,7 +13,7 @@ from torch import Tensor
 from diskoop.data.sequences import Sequences, Units
 from diskoop.data.sound import HOP
 from diskoop.errors import InputError
-from diskoop.numerics.spectrum import Spectrum
+from diskoop.numerics.spectrum import NEAR, Spectrum, from_one
 from diskoop.storage import whole_file
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def contact_sheet(sequences: Sequences, indices: Sequence[int], columns: int = 2
     for axes, index in zip(grid.flat, indices, strict=False):
         axes.set_axis_on()
         (x,) = sequences.take([index])
-        draw_sequence(axes, x, sequences.units, sequences.label_text(index) or sequences.clip_name(index))
+        draw_sequence(axes, x, sequences.units, sequences.title(index))
     return figure
 
 
@@ -227,25 +227,11 @@ def swap_figure(
     return figure
 
 
-NEAR = 1e-3  # eigenvalues this near to 1 are all the same: which of them is nearest is chance
-
-
-def largest_gap(spectrum: Spectrum) -> int:
-    """How many eigenvalues lie before the largest step, in ratio, of their distances to 1; no pair is cut."""
-    values = spectrum.eigenvalues.cpu()
-    values = values[values.imag >= 0]  # one of each pair, so that no step leads from one half to the other
-    distances, order = _from_one(values).sort()
-    if len(distances) == 1:
-        return spectrum.k
-    sizes = 1 + (values.imag > 0).long()[order]
-    return int(sizes.cumsum(0)[(distances[1:] / distances[:-1]).argmax()])
-
-
 def draw_gap(axes: "Axes", spectrum: Spectrum, static: Tensor) -> None:
     """Every eigenvalue's distance to 1, nearest first: which are static, how many that makes, where the gap is."""
-    distances, order = _from_one(spectrum.eigenvalues.cpu()).sort()
+    distances, order = from_one(spectrum.eigenvalues.cpu()).sort()
     chosen, rank = static.cpu()[order], torch.arange(1, spectrum.k + 1)
-    count, found = int(static.sum()), largest_gap(spectrum)
+    count, found = int(static.sum()), spectrum.largest_gap()
     step = "" if found == spectrum.k else f", {float(distances[found] / distances[found - 1]):.2g} times"
     axes.axvline(count + 0.5, color=STATIC, linewidth=6, alpha=0.25, label=f"the cut now: {count} static")
     axes.axvline(found + 0.5, color=INK, linewidth=1, linestyle="--", label=f"the largest gap{step}: {found} static")
@@ -261,7 +247,3 @@ def draw_gap(axes: "Axes", spectrum: Spectrum, static: Tensor) -> None:
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-
-
-def _from_one(eigenvalues: Tensor) -> Tensor:
-    return (eigenvalues - 1).abs().clamp(min=NEAR)

@@ -121,8 +121,12 @@ def test_company_and_order_do_not_matter_to_a_frozen_operator(parts: Decompositi
     assert torch.equal(few.static, parts.static[[30, 2, 2]])
     assert torch.equal(few.swap("static", [1, 0, 2]).z[0], parts.swap("static", {30: 2}).z[30])
     assert few.clips.labels["mark"].tolist() == parts.clips.labels["mark"][[30, 2, 2]].tolist()
-    with pytest.raises(InputError, match="expected sequences from 0 to 49, got"):
-        parts.select([50])
+    mask = np.zeros(50, bool)
+    mask[[7, 9]] = True
+    assert torch.equal(parts.select(mask).z, parts.z[[7, 9]])
+    for wrong in ([50], [0.9], [True, False]):
+        with pytest.raises(InputError, match="expected sequences from 0 to 49, or a mask of 50, got"):
+            parts.select(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("weights", [over_two, over_batch])

@@ -12,7 +12,7 @@ from PIL import Image
 from diskoop import load
 from diskoop.settings import Settings
 from diskoop.training import loop
-from tests.data.media import tone, write_sound
+from tests.data.media import tone, write_csv, write_sound
 from tests.interfaces.test_cli import diskoop
 from tests.training.test_loop import Quiet
 
@@ -133,6 +133,19 @@ def test_a_swap_of_sound_can_be_heard(sound: Path, tmp_path: Path) -> None:
         assert heard.getnframes() == 40 * 160
 
 
+def test_clips_are_found_by_name_before_number(tmp_path: Path) -> None:
+    """Tables called 5, 6, 7, ...: the name 7 is the third of them."""
+    random = np.random.Generator(np.random.PCG64(0))
+    for number in range(5, 25):
+        write_csv(tmp_path / "in" / f"{number}.csv", {"a": random.normal(size=9), "b": random.normal(size=9)})
+    settings = {"model": {"k": 4, "h": 4}, "spectrum": {"static": 1}, "train": {"epochs": 1, "batch": 4}}
+    loop.train(Settings.of({"data": {"path": str(tmp_path / "in")}, **settings}), tmp_path / "run", reporter=Quiet())
+    facts = answer("swap", "run", "static", "--data", "in", "--pair", "7:12", "--out", "o", cwd=tmp_path)
+    names = load(tmp_path / "run").data("all").clip_names
+    assert isinstance(facts["pairs"], list)
+    assert [[names[a], names[b]] for a, b in facts["pairs"]] == [["7.csv", "12.csv"]]
+
+
 def test_samples_differ_by_seed_alone(series: Path, tmp_path: Path) -> None:
     def drawn(*words: str) -> np.ndarray:
         answer("sample", str(series), *words, "--out", (out := f"s{len(list(tmp_path.iterdir()))}"), cwd=tmp_path)
@@ -152,7 +165,7 @@ def test_a_map_of_clips_is_scored(series: Path, tmp_path: Path) -> None:
     shutil.copytree(series, tmp_path / "run")
     words = ("factors", "run", "--embed", "static", "--color", "level,mark", "--fix", "slow,fast")
     facts = answer(*words, cwd=tmp_path)
-    assert str(facts["clusters"]).startswith("12 combinations")
+    assert facts["clusters"]["combinations"] == 12  # type: ignore[index]
     assert "run/embedding.png" in facts["files"]  # type: ignore[operator]
     wrong = diskoop(*words[:4], "--color", "levle,mark", cwd=tmp_path)
     assert wrong.returncode == 2
@@ -196,6 +209,12 @@ def test_a_forecast_is_compared(series: Path, tmp_path: Path) -> None:
         (["factors", "RUN", "--rename", "a=b", "--anew"], "find them first, then rename them"),
         (["factors", "RUN", "--table", "x.xls"], ".csv"),
         (["factors", "RUN", "--count", "99"], "expected a count of factors from 1 to"),
+        (["factors", "RUN", "--per-value", "9"], "--per-value means nothing without --way guided"),
+        (["factors", "RUN", "--alone"], "--alone means nothing without --way modes"),
+        (["factors", "RUN", "--data", "nowhere/"], "--data means nothing without --table or --embed"),
+        (["factors", "RUN", "--way", "guided", "--labels", "levle"], "unknown label 'levle'; did you mean 'level'?"),
+        (["swap", "RUN", "--pair", "\u00b2:3"], "unknown clip"),
+        (["swap", "RUN", "\u00b2"], "unknown factor"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(

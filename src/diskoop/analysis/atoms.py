@@ -93,7 +93,10 @@ def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
             f"{len(directions)} static directions that are used), got {len(parts)}"
         )
     components = independent_components(codes, directions, seed)
-    return Atoms(static, codes, directions, components, tuple(_dynamic_blocks(parts, seed)))
+    atoms = Atoms(static, codes, directions, components, tuple(_dynamic_blocks(parts, seed)))
+    if not len(atoms):
+        raise InputError(f"there are no factors to find: all {len(parts)} sequences are alike")
+    return atoms
 
 
 def _used_directions(parts: Decomposition, codes: Array) -> Array:
@@ -123,7 +126,7 @@ def _dynamic_blocks(parts: Decomposition, seed: int) -> list[tuple[Tensor, Array
         return []
     courses = [_course(parts, unit) for unit in units]
     amounts = np.array([np.square(course - course.mean(0)).sum() for course in courses])
-    if not amounts.sum() > 0:
+    if not amounts.sum() > 1e-12 * max(float(np.square(course).sum()) for course in courses):
         return []
     strong = [int(i) for i in np.flatnonzero(amounts >= WEAK * amounts.sum())]
     known = [_principal(course, 0.05, 3) for course in courses]

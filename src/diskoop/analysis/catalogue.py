@@ -41,6 +41,8 @@ def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
     """Write `factors.json`, whole; it replaces the one before."""
     for name in found.names:
         check_name(name)
+        if found.names.count(name) > 1:
+            raise InputError(f"two factors are called {name!r}")
     entries = [
         _Entry(
             name=each.name,

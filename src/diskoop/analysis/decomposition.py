@@ -122,12 +122,15 @@ class Decomposition:
         return Factor(" + ".join(names), joined)
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> "Decomposition":
-        """Some of the sequences, in this order; one may come several times."""
-        at = torch.as_tensor(np.asarray(indices, np.int64), device=self.z.device)
-        if at.numel() and not ((at >= 0) & (at < len(self))).all():
-            raise InputError(f"expected sequences from 0 to {len(self) - 1}, got {list(indices)}")
+        """Some of the sequences, by indices or a mask, in this order; one may come several times."""
+        try:
+            chosen = np.arange(len(self))[np.asarray(indices) if len(indices) else slice(0)]
+        except IndexError:
+            wanted = f"sequences from 0 to {len(self) - 1}, or a mask of {len(self)}"
+            raise InputError(f"expected {wanted}, got {list(indices)}") from None
+        at = torch.from_numpy(chosen).to(self.z.device)
         mask = None if self.mask is None else self.mask[at]
-        return replace(self, z=self.z[at], clips=self.clips.select(at.cpu().numpy()), mask=mask)
+        return replace(self, z=self.z[at], clips=self.clips.select(chosen), mask=mask)
 
     def swap(self, what: What, donor: Donors, amount: float = 1.0) -> "Decomposition":
         """Each sequence with `what` moved towards that of its donor; amount 1 replaces it.
@@ -154,7 +157,7 @@ class Decomposition:
         generator: torch.Generator,
         weights: Weights = over_two,
     ) -> "Decomposition":
-        """Each sequence with `what` replaced by a random convex combination of others', see `numerics.weights`.
+        """Each sequence with `what` replaced by a random convex combination over the set, see `numerics.weights`.
 
         Where they differ in length, what all that are mixed have is left.
         """
@@ -194,8 +197,8 @@ class Decomposition:
 
     def rows(self) -> list[tuple[str, NDArray[Any]]]:
         """Each sequence decoded, without padding, under what is known of it."""
-        texts = (self.clips.label_text(i) or self.clips.clip_name(i) for i in range(len(self)))
-        return [(text, x[:length]) for text, x, length in zip(texts, self.decode(), self.lengths, strict=True)]
+        both = zip(self.decode(), self.lengths, strict=True)
+        return [(self.clips.title(i), x[:length]) for i, (x, length) in enumerate(both)]
 
     def _givers(self, donor: Donors) -> Tensor:
         """(n,) the donor of each sequence; an InputError unless they are sequences of this set."""

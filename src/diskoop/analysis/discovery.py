@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,22 +14,26 @@ from torch import Tensor
 
 from diskoop.analysis.atoms import Atoms, find_atoms
 from diskoop.analysis.decomposition import CHUNK, Decomposition
+from diskoop.analysis.editing import PARTS
 from diskoop.errors import InputError, suggest
 from diskoop.numerics.components import CUT, group
 from diskoop.numerics.factors import Factor, swap
 
 Array = NDArray[Any]
-Judge = Callable[
+Verdict = Callable[
     [Array, Array], Mapping[str, Array]
 ]  # sequences (n, time, ...) and their lengths -> label -> (n,) codes
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
 
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
-TAKEN = ("static", "dynamic")  # these factors are always there
-TRIED = 64  # sequences on which a factor's strength is tried
+TAKEN = PARTS  # these factors are always there
+MOST_UNITS = 16  # 65,535 sets
+TRIED = 128  # sequences on which a factor's strength is tried
+UNSETTLED = 0.05  # strength of what is left over that is worth a word
 RARE = 2.5  # excess kurtosis: a component that is the same in nearly all sequences has more
 STABLE = 0.6  # what is found again less than this should not be relied on
-SUSPICIOUS = 0.25  # factors that depend on each other this much may be tied in the data
+SUSPICIOUS = sum(CUT) / 2  # factors that depend on each other this much may be tied in the data
+LOOSE = 0.5  # a factor whose parts depend on each other less than this might be two
 LEAST_EXPLAINED = 0.15  # a component of which no label explains this much has no name
 
 
@@ -158,7 +162,7 @@ class LabelFree:
         """Factors in sequences drawn with replacement."""
         random = np.random.Generator(np.random.PCG64([self.seed, number]))
         some = random.integers(len(atoms.codes), size=len(atoms.codes))
-        return self._grouped(atoms.turned(self.seed + number, some), some=some)
+        return self._grouped(atoms.turned(self.seed + self.starts + number, some), some=some)  # starts of its own
 
     def _grouped(self, atoms: Atoms, others: Sequence["_Grouped"] = (), some: Array | None = None) -> "_Grouped":
         groups = group(atoms.similarity(some), atoms.sizes, count=self.count)
@@ -171,34 +175,41 @@ class _Grouped:
 
     atoms: Atoms
     groups: list[list[int]]
-    stability: list[float]
+    stability: list[float | None]
 
     @property
     def steadiness(self) -> float:
-        return float(np.average(self.stability, weights=[len(members) for members in self.groups]))
+        known = [(figure, len(g)) for figure, g in zip(self.stability, self.groups, strict=True) if figure is not None]
+        return sum(figure * size for figure, size in known) / max(sum(size for _, size in known), 1)
 
 
 def _without_strays(grouped: _Grouped) -> list[list[int]]:
     """The groups, but for components that stand alone and are not found again: they join what they depend on most."""
     between, groups = grouped.atoms.similarity(), list(grouped.groups)
     for members, stability in zip(grouped.groups, grouped.stability, strict=True):
-        others = [group for group in groups if group != members]
-        if len(members) > 1 or members[0] >= grouped.atoms.still or stability >= STABLE or not others:
+        others = [each for each in groups if each != members]
+        alone = len(members) == 1 and members[0] < grouped.atoms.still and members in groups and others
+        if not alone or stability is None or stability >= STABLE:
             continue
-        nearest = max(others, key=lambda group: between[members[0], group].mean())
+        nearest = max(others, key=lambda each: between[members[0], each].mean())
         if between[members[0], nearest].mean() >= CUT[0]:
-            groups = [group for group in others if group != nearest] + [sorted(nearest + members)]
+            groups = [each for each in others if each != nearest] + [sorted(nearest + members)]
     return sorted(groups)
 
 
-def _stability(atoms: Atoms, members: list[int], others: Sequence[_Grouped]) -> float:
-    """The mean overlap (what is in both, of what is in either) with the most similar group of each other fit."""
+def _stability(atoms: Atoms, members: list[int], others: Sequence[_Grouped]) -> float | None:
+    """The mean overlap (what is in both, of what is in either) with the most similar group of each other fit.
+
+    Only the static components are fitted anew, so of motion alone nothing is known.
+    """
+    if not others or all(member >= atoms.still for member in members):
+        return None
     overlaps = []
     for other in others:
         shared = _shared(atoms, other.atoms)[members].sum(0)  # (atoms,): how much of the members lies in each of theirs
         both = [shared[theirs].sum() for theirs in other.groups]
         overlaps.append(max(b / (len(members) + len(g) - b) for b, g in zip(both, other.groups, strict=True)))
-    return float(np.mean(overlaps)) if overlaps else 0.0
+    return float(np.mean(overlaps))
 
 
 def _shared(atoms: Atoms, other: Atoms) -> Array:
@@ -220,12 +231,14 @@ class Guided:
 
     labels: tuple[str, ...] = ()  # none: all there are
     per_value: int = 5
+    labelled: tuple[int, ...] | None = None  # which sequences to believe; None: `per_value` of each value are drawn
     seed: int = 0
 
     def find(self, parts: Decomposition) -> Found:
         names = _known_labels(parts, self.labels)
         codes = {name: parts.clips.labels[name] for name in names}
-        chosen = _handful(codes, self.per_value, np.random.Generator(np.random.PCG64(self.seed)))
+        random = np.random.Generator(np.random.PCG64(self.seed))
+        chosen = _handful(codes, self.per_value, random) if self.labelled is None else np.array(self.labelled)
         atoms = find_atoms(parts, self.seed)
         explained = np.array(
             [[explained_by(columns[chosen], codes[name][chosen]) for name in names] for columns in atoms.columns]
@@ -296,7 +309,7 @@ class ModeSearch:
     smallest is taken. It is made for a batch decomposed with its own operator.
     """
 
-    judge: Judge
+    judge: Verdict
     labels: tuple[str, ...] = ()  # none: all there are
     criterion: Criterion = lowest
     exhaustive: bool = False
@@ -307,6 +320,8 @@ class ModeSearch:
         names = _known_labels(parts, self.labels)
         donors = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(parts))
         candidates = mode_sets(parts, self.exhaustive)
+        if not candidates:
+            raise InputError("there are no static modes to search; spectrum.static is 0")
         kept = []
         for modes in self.watch(candidates, "sets of modes"):
             new = parts.swap(modes, donors)
@@ -333,12 +348,17 @@ class ModeSearch:
 def mode_sets(parts: Decomposition, exhaustive: bool) -> list[list[int]]:
     """Sets of static modes with whole conjugate pairs: runs of neighbours, or all there are."""
     units = parts.spectrum.units(parts.static_modes)
-    count = len(units)
+    total = len(units)
+    if exhaustive and total > MOST_UNITS:
+        raise InputError(
+            f"{total} static modes (a pair counts as one) have {2**total - 1} sets, too many to try; "
+            f"{MOST_UNITS} modes are the most that can be searched exhaustively"
+        )
     runs: Iterator[Sequence[int]]
     if exhaustive:
-        runs = (some for size in range(1, count + 1) for some in combinations(range(count), size))
+        runs = (some for size in range(1, total + 1) for some in combinations(range(total), size))
     else:
-        runs = (range(begin, begin + size) for size in range(1, count + 1) for begin in range(count - size + 1))
+        runs = (range(begin, begin + size) for size in range(1, total + 1) for begin in range(total - size + 1))
     return [[mode for unit in run for mode in units[unit]] for run in runs]
 
 
@@ -349,6 +369,8 @@ def _known_labels(parts: Decomposition, wanted: Sequence[str]) -> list[str]:
             raise InputError(f"unknown label {name!r}; {suggest(name, known)}")
     if not known:
         raise InputError(f"{parts.clips.name} has no labels; this way of finding factors needs some")
+    for name in wanted or known:
+        check_name(name)  # before any work is done: it becomes a factor's
     return list(wanted or known)
 
 
@@ -367,7 +389,7 @@ def _assembled(
     named = len(names)
     order = [*range(named), *sorted(range(named, len(groups)), key=lambda g: -strengths[g])]
     moving = [any(i >= atoms.still for i in members) for members in groups]
-    titles = [*names, *_titles([moving[g] for g in order[named:]])]
+    titles = [*names, *(_free(title, names) for title in _titles([moving[g] for g in order[named:]]))]
     between = atoms.similarity()
     factors = []
     for place, g in enumerate(order):
@@ -383,15 +405,44 @@ def _assembled(
         factors.append(FoundFactor(factor, rank, strengths[g], stability[g], moving[g], nearest))
     unused = round(float(torch.trace(atoms.rest)))
     if unused:
-        factors.append(FoundFactor(Factor("rest", atoms.rest), unused, strengths[-1]))
+        factors.append(FoundFactor(Factor(_free("rest", titles), atoms.rest), unused, strengths[-1]))
     source = f"{parts.clips.name}, {len(parts)} sequences"
     rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
-    return Found(tuple(factors), way, source, tuple(_warnings(factors, rare)))
+    notes = [*_warnings(factors, rare), *_loosest([groups[g] for g in order], titles, between)]
+    if unused and strengths[-1] > UNSETTLED:
+        notes.append(
+            f"{factors[-1].name} ({strengths[-1]:.0%} of what changes) is static by its eigenvalues and yet does not "
+            "stay within a clip: a smaller spectrum.static or a longer training may help"
+        )
+    return Found(tuple(factors), way, source, tuple(notes))
+
+
+def _loosest(groups: Sequence[list[int]], titles: Sequence[str], between: Array) -> Iterator[str]:
+    """Which factor might be two: nothing tells factors that go together in all clips from one of several dimensions."""
+    held = {title: _held(between[np.ix_(g, g)]) for title, g in zip(titles, groups, strict=True) if len(g) > 1}
+    title = min(held, key=lambda name: held[name], default=None)
+    if title is not None and held[title] < LOOSE:
+        yield (
+            f"the parts of {title} are tied the least ({held[title]:.2f}): if it looks like two factors, they may go "
+            "together in these sequences; a larger --count parts them"
+        )
+
+
+def _held(between: Array) -> float:
+    """How much the last two groups depend on each other that become one."""
+    first, second = group(between, [1] * len(between), count=2)
+    return float(between[np.ix_(first, second)].mean())
 
 
 def _is_rare(columns: Array) -> bool:
     deviations = (columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-300)
     return bool(((deviations**4).mean(0) - 3 > RARE).all())
+
+
+def _free(title: str, taken: Sequence[str]) -> str:
+    """`title`, or with a number that no label has."""
+    numbered = (f"{title}-{number}" for number in count(1))
+    return title if title not in taken else next(name for name in numbered if name not in taken)
 
 
 def _titles(moving: Sequence[bool]) -> list[str]:
@@ -428,7 +479,8 @@ def _warnings(factors: Sequence[FoundFactor], rare: Sequence[str]) -> Iterator[s
 def _strengths(parts: Decomposition, projectors: Sequence[Tensor], seed: int) -> list[float]:
     """How much the frames change when each part is taken from another sequence, of what they change with all of it."""
     random = np.random.Generator(np.random.PCG64(seed))
-    some = parts.select(np.sort(random.permutation(len(parts))[:TRIED]))
+    # Shuffled: neighbours in a set are often alike, and a donor that is alike changes nothing.
+    some = parts.select(random.permutation(len(parts))[:TRIED])
     donor = some.z.roll(1, 0)
     mask = None if some.mask is None else some.mask & some.mask.roll(1, 0)
     before = _decoded(some, some.z)

@@ -1,7 +1,8 @@
 """swaps in stages: one factor after another, all combinations, growing sets of modes"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import combinations as subsets
 from itertools import pairwise
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from diskoop.analysis.decomposition import Decomposition, What
+from diskoop.analysis.decomposition import Decomposition
 from diskoop.errors import InputError, suggest
 
 PARTS = ("static", "dynamic")  # what the modes of a spectrum are divided into
@@ -39,10 +40,12 @@ def gradual(parts: Decomposition, source: int, target: int, order: Sequence[str]
 
 
 def combinations(parts: Decomposition, source: int, target: int, names: Sequence[str]) -> Stages:
-    """Every non-empty set of the factors exchanged at once, small sets first."""
+    """Every non-empty set of the factors exchanged, small sets first; those that overlap, one after another."""
     _check_names(names)
+    pair = parts.select([source, target])
     chosen = [subset for size in range(1, len(names) + 1) for subset in subsets(names, size)]
-    return _exchanged(parts, source, target, {" + ".join(subset): subset for subset in chosen})
+    edits = [reduce(lambda edit, name: edit.swap(name, {0: 1}), subset, pair) for subset in chosen]
+    return _staged(pair, [" + ".join(subset) for subset in chosen], edits)
 
 
 def incremental(parts: Decomposition, source: int, target: int, what: str, sizes: Sequence[int | None]) -> Stages:
@@ -58,7 +61,8 @@ def incremental(parts: Decomposition, source: int, target: int, what: str, sizes
         chosen = parts.spectrum.complete(modes[:size])
         share = "all" if len(chosen) == len(modes) else f"{len(chosen)} of"
         steps[f"{share} {len(modes)} {what} modes"] = chosen
-    return _exchanged(parts, source, target, steps)
+    pair = parts.select([source, target])
+    return _staged(pair, list(steps), [pair.swap(chosen, {0: 1}) for chosen in steps.values()])
 
 
 def modes_of(parts: Decomposition, what: str) -> list[int]:
@@ -67,12 +71,6 @@ def modes_of(parts: Decomposition, what: str) -> list[int]:
         raise InputError(f"expected the modes of 'static' or 'dynamic', got {what!r}; {suggest(what, PARTS)}")
     modes: list[int] = torch.nonzero(parts.static_modes == (what == "static")).flatten().tolist()
     return modes
-
-
-def _exchanged(parts: Decomposition, source: int, target: int, steps: Mapping[str, What]) -> Stages:
-    """A stage for each caption in `steps`: the source with what is named there taken from the target, all at once."""
-    pair = parts.select([source, target])
-    return _staged(pair, list(steps), [pair.swap(what, {0: 1}) for what in steps.values()])
 
 
 def _staged(pair: Decomposition, captions: Sequence[str], edits: Sequence[Decomposition]) -> Stages:

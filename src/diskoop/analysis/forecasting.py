@@ -87,7 +87,7 @@ def _some_pasts(clips: Sequences, generator: torch.Generator) -> NDArray[Any]:
 
 def _in_model_units(frames: NDArray[Any], units: Units) -> Tensor:
     """(n, ...) -> (n, features) float64."""
-    return units.to_model(torch.from_numpy(frames).double()).flatten(1)
+    return units.to_model(torch.from_numpy(np.array(frames, np.float64))).flatten(1)
 
 
 def _moments(clips: Sequences, indices: Indices, basis: Tensor) -> Moments:

@@ -53,6 +53,13 @@ def data_settings(what: str | Path, **options: Any) -> DataSettings:
     return Settings.of({"data": {**named, **options}}).data
 
 
+def settings_like(own: DataSettings, what: str | Path) -> DataSettings:
+    """Settings for another set or folder, read as a run's own: size, windows and steps, as far as it knows them."""
+    options = _SETS[str(what)].options if what in _SETS else ("size", "window", "stride", "every")
+    kept = {key: getattr(own, key) for key in ("size", "window", "stride", "every") if key in options}
+    return data_settings(what, **kept)
+
+
 def open_data(settings: DataSettings) -> Sequences:
     """All sequences that `settings` describe, each knowing its split."""
     if settings.name is None and settings.path is not None:

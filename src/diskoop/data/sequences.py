@@ -232,6 +232,10 @@ class Sequences:
         known = {name: (self.values.get(name), int(codes[index])) for name, codes in self.labels.items()}
         return ", ".join(f"{name} {code if words is None else words[code]}" for name, (words, code) in known.items())
 
+    def title(self, index: int) -> str:
+        """What to write above a sequence: its labels, or else its name."""
+        return self.label_text(index) or self.clip_name(index)
+
 
 _PURPOSES = {"train": "train on", "val": "validate with", "test": "test on"}
 

@@ -1,6 +1,6 @@
 """one factor swapped at a time: the matrix of what changes, its score and its floor"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.discovery import Verdict
 from diskoop.errors import InputError
 
 Array = NDArray[Any]
-Verdict = Callable[[Array, Array], Mapping[str, Array]]  # sequences and their lengths -> label -> (n,) codes
 
 LEAST_GAIN = 0.1  # a factor that hands over no label more often than this, where donors differ, matches none
 

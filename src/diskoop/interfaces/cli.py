@@ -181,11 +181,16 @@ def factors(
         ),
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="With --way free: how many factors, if you know.")] = None,
-    per_value: Annotated[int, typer.Option(min=1, help="With --way guided: labelled clips for each value.")] = 5,
+    per_value: Annotated[
+        int | None, typer.Option(min=1, help="With --way guided: labelled clips for each value; by default 5.")
+    ] = None,
     exhaustive: Annotated[
         bool, typer.Option(help="With --way modes: try every set of modes, not only neighbours.")
     ] = False,
     alone: Annotated[bool, typer.Option(help="With --way modes: punish every other change as well.")] = False,
+    labels: Annotated[
+        str | None, typer.Option(metavar="L,L", help="With --way guided or modes: only these labels.")
+    ] = None,
     anew: Annotated[bool, typer.Option("--anew", help="Find them again even if they are known.")] = False,
     rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Give a factor another name.")] = None,
     score: Annotated[
@@ -216,6 +221,13 @@ def factors(
     from diskoop.analysis.tables import writer_of
     from diskoop.interfaces import workshop
 
+    _require(way == "guided", "--way guided", {"--per-value": per_value})
+    _require(way == "modes", "--way modes", {"--exhaustive": exhaustive, "--alone": alone})
+    _require(way in ("guided", "modes"), "--way guided or --way modes", {"--labels": labels})
+    _require(way in (None, "free"), "--way free", {"--count": count})
+    _require(table is not None, "--table", {"--frames": frames})
+    _require(embed is not None, "--embed", {"--color": color, "--fix": fix})
+    _require(table is not None or embed is not None, "--table or --embed", {"--data": data, "--split": split})
     again = anew or way is not None or count is not None
     if rename and again:
         raise InputError("--rename names factors that are there; find them first, then rename them")
@@ -225,14 +237,14 @@ def factors(
     if rename:
         run = run.rename(dict(workshop.renaming(word) for word in rename))
     elif run.found is None:
-        run = run.keep(workshop.find(run, way or "free", count, per_value, exhaustive, alone))
+        run = run.keep(workshop.find(run, way or "free", count, per_value or 5, exhaustive, alone, labels))
     facts: dict[str, Any] = workshop.facts(run)
     files = workshop.draw_factors(run)
     if score:
         judge = workshop.judge_of(run)
         result = workshop.scored(run, judge)
         facts |= workshop.score_facts(result, judge)
-        files.append(workshop.draw_matrix(run, result))
+        files.append(workshop.draw_matrix(run, result, judge))
     if table is not None:
         files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames))
     if embed is not None:
@@ -331,10 +343,10 @@ def forecast(
 
     run = workshop.open_run(path, device)
     clips = workshop.clips_for(run, data, split)
-    files, errors = workshop.forecast(run, clips, steps, given, count, seed, out or _unused(path, "forecast"))
+    files, facts = workshop.forecast(run, clips, steps, given, count, seed, out or _unused(path, "forecast"))
     if not as_json:
-        workshop.show_errors(errors)
-    _written(files, {"errors": errors}, as_json)
+        workshop.show_errors(facts)
+    _written(files, facts, as_json)
 
 
 def main() -> None:
@@ -361,6 +373,13 @@ def _conclude(summary: dict[str, Any], as_json: bool) -> None:
     gap, radius = summary["static_gap"], summary["dynamic_radius"]
     print(f"operator fitted on {summary['fitted_on']}:")
     print(f"{summary['static']} static eigenvalues within {gap:.3f} of 1, the others up to {radius:.3f}")
+
+
+def _require(met: bool, what: str, given: dict[str, Any]) -> None:
+    """An InputError for options that would have no effect."""
+    for option, value in given.items():
+        if value and not met:
+            raise InputError(f"{option} means nothing without {what}")
 
 
 def _written(files: list[Path], facts: dict[str, Any], as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """factors, swap, sample and forecast as commands: which clips, which parts of them, which files"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ from rich.table import Table
 from diskoop.analysis.decomposition import Decomposition, What
 from diskoop.analysis.discovery import COLUMNS, TAKEN, Found, Guided, LabelFree, ModeSearch, lowest, lowest_alone
 from diskoop.analysis.editing import combinations, gradual, incremental
-from diskoop.analysis.embedding import fixed_selection
+from diskoop.analysis.embedding import ClusterScore, fixed_selection
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors, forecast_figure
 from diskoop.analysis.tables import write_table
-from diskoop.data import SPLITS, Sequences, Units, data_settings, open_data
+from diskoop.data import SPLITS, Sequences, Units, open_data, settings_like
 from diskoop.data.sound import sound_of, write_wav
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.judges import Judge, judge_for
@@ -62,11 +62,10 @@ def clips_for(run: Run, data: str | None, split: str | None) -> Sequences:
     """What a command works on: a split of the run's own set, or another set or folder, read as the run's own is."""
     if split is not None and split not in SPLITS:
         raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
-    if data is None:
-        return run.data(split or "test")
-    own = run.settings.data
-    kept = {key: getattr(own, key) for key in ("size", "window", "stride", "every")}
-    return open_data(data_settings(data, **kept)).part(split or "all")
+    if data is not None:
+        return open_data(settings_like(run.settings.data, data)).part(split or "all")
+    everything = open_data(run.settings.data)
+    return everything.part(split or ("test" if everything.count("test") > 1 else "all"))
 
 
 def pairs_in(clips: Sequences, words: Sequence[str], count: int, seed: int) -> list[Pair]:
@@ -86,15 +85,20 @@ def pairs_in(clips: Sequences, words: Sequence[str], count: int, seed: int) -> l
 
 
 def _clip_at(clips: Sequences, word: str) -> int:
-    """Where a clip is, by its number or its name."""
-    if word.lstrip("-").isdigit():
-        if not 0 <= int(word) < len(clips):
-            raise InputError(f"expected a clip from 0 to {len(clips) - 1}, got {word}")
-        return int(word)
+    """Where a clip is, by its name (a file's also without its ending) or its number; names may be numbers."""
     names = [clips.clip_name(i) for i in range(len(clips))]
-    if word not in names:
+    if word not in names and word in (stems := [Path(name).stem for name in names]):
+        names = stems
+    if names.count(word) > 1:
+        first, last = names.index(word), len(names) - 1 - names[::-1].index(word)
+        raise InputError(f"{word!r} has {names.count(word)} windows, from {first} to {last}; name one by its number")
+    if word in names:
+        return names.index(word)
+    if not word.isdecimal():
         raise InputError(f"unknown clip {word!r}; {suggest(word, names)}")
-    return names.index(word)
+    if int(word) >= len(clips):
+        raise InputError(f"expected a clip from 0 to {len(clips) - 1}, got {word}")
+    return int(word)
 
 
 def _drawn(total: int, count: int, seed: int) -> NDArray[np.int64]:
@@ -117,6 +121,7 @@ def swap(
     out: Path,
 ) -> list[Path]:
     """Every kind of swap that was asked for, in the folder `out`; a plain one if none was."""
+    _require_new(out)
     members = list(dict.fromkeys(member for pair in pairs for member in pair))
     everyone = run.decompose(clips if operator == "batch" else clips.select(members), operator)  # type: ignore[arg-type]
     parts = everyone.select(members) if operator == "batch" else everyone
@@ -124,12 +129,13 @@ def swap(
     made: dict[str, Made] = {}
     if orders:
         lists = [_names(order) for order in orders]
-        runs = [gradual(parts, *pair, order).rows() for pair in placed for order in lists]
-        made["gradual"] = Made(runs, factorial_swap(parts, *placed[0], lists))
+        for stem, pair in _stems("gradual", placed):
+            runs = [gradual(parts, *pair, order).rows() for order in lists]
+            made[stem] = Made(runs, factorial_swap(parts, *pair, lists))
     if combined:
         names = _names(combined)
-        runs = [combinations(parts, *pair, names).rows() for pair in placed]
-        made["combinations"] = Made(runs, all_combinations(parts, *placed[0], names))
+        for stem, pair in _stems("combinations", placed):
+            made[stem] = Made([combinations(parts, *pair, names).rows()], all_combinations(parts, *pair, names))
     if grown:
         part, sizes = _growing(grown)
         runs = [incremental(parts, *pair, part, sizes).rows() for pair in placed]
@@ -137,6 +143,11 @@ def swap(
     if what or not made:
         made["swap"] = Made([_swapped(parts, pair, what, amount) for pair in placed])
     return _write(out, made, parts)
+
+
+def _stems(stem: str, pairs: Sequence[Pair]) -> Iterable[tuple[str, Pair]]:
+    """A file name for each pair."""
+    return [(stem if len(pairs) == 1 else f"{stem}-{number}", pair) for number, pair in enumerate(pairs, 1)]
 
 
 def _swapped(parts: Decomposition, who: Pair, what: Sequence[str], amount: float) -> list[Row]:
@@ -155,7 +166,7 @@ def _swapped(parts: Decomposition, who: Pair, what: Sequence[str], amount: float
 
 def _what(words: Sequence[str]) -> What:
     """Names, or mode indices where all words are numbers."""
-    return [int(word) for word in words] if all(word.isdigit() for word in words) else list(words)
+    return [int(word) for word in words] if all(word.isdecimal() for word in words) else list(words)
 
 
 def _names(text: str) -> list[str]:
@@ -166,7 +177,7 @@ def _growing(text: str) -> tuple[str, list[int | None]]:
     """`dynamic=4,6,all` -> ("dynamic", [4, 6, None])."""
     part, equals, sizes = text.partition("=")
     words = _names(sizes)
-    if not (equals and words and all(word == "all" or word.isdigit() for word in words)):
+    if not (equals and words and all(word == "all" or word.isdecimal() for word in words)):
         raise InputError(f"expected growing sets of modes such as dynamic=4,6,all, got {text!r}")
     return part, [None if word == "all" else int(word) for word in words]
 
@@ -175,7 +186,8 @@ def _growing(text: str) -> tuple[str, list[int | None]]:
 
 
 def sample(run: Run, clips: Sequences, what: Sequence[str], count: int, over: str, seed: int, out: Path) -> list[Path]:
-    """New sequences in the folder `out`: `what` of some clips mixed from others'."""
+    """New sequences in the folder `out`: `what` of some clips mixed from the set's."""
+    _require_new(out)
     if over not in WEIGHTS:
         raise InputError(f"unknown mixture {over!r}; {suggest(over, WEIGHTS)}")
     parts = run.decompose(clips.select(_drawn(len(clips), max(count, BATCH), seed)))
@@ -189,15 +201,16 @@ def sample(run: Run, clips: Sequences, what: Sequence[str], count: int, over: st
 
 def forecast(
     run: Run, clips: Sequences, steps: int | None, given: int | None, count: int, seed: int, out: Path
-) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Clips that go on, in the folder `out`, and the errors at each horizon."""
-    longest = int(clips.lengths.max())
-    given = max(2, longest // 2) if given is None else given
+) -> tuple[list[Path], dict[str, Any]]:
+    """Clips that go on, in the folder `out`, and the errors at each horizon; half of the clips are long enough."""
+    _require_new(out)
+    longest, usual = int(clips.lengths.max()), int(np.median(clips.lengths))
+    given = max(2, usual // 2) if given is None else given
     if not 2 <= given < longest:
         raise InputError(
             f"expected --given from 2 to {longest - 1}, so that frames are left to compare with, got {given}"
         )
-    steps = longest - given if steps is None else steps
+    steps = max(usual - given, 1) if steps is None else steps
     enough = np.flatnonzero(clips.lengths >= given + 1)
     shown = run.decompose(clips.select(enough[_drawn(len(enough), count, seed)]))
     ahead = shown.forecast(steps, given)
@@ -206,12 +219,14 @@ def forecast(
         (seen,) = shown.clips.take([index])
         runs.append([(f"{text}, as it was", seen), (f"its first {given} frames and a forecast", guess)])
     train = run.data("train")
-    rank = min(run.settings.model.k, int(np.prod(train.shape[2:])))  # as much as the operator has, if a frame has it
+    most = min(int(np.prod(train.shape[2:])), int((train.lengths - 1).sum()))  # what the frames have
+    rank = min(run.settings.model.k, most)
     dmd = fit_dmd(train, rank, torch.Generator().manual_seed(0))
-    errors = forecast_errors(run, clips, min(steps, longest - given), given, dmd)
+    compared = min(steps, max(usual, given + 1) - given)
+    errors = forecast_errors(run, clips, compared, given, dmd)
     unit = "log magnitude" if clips.units.rate is not None else "pixel value" if clips.is_video else "the data's units"
     files = _write(out, {"forecast": Made(runs)}, shown, {"errors": forecast_figure(errors, unit)})
-    return files, errors.table()
+    return files, {"sequences": errors.sequences, "left_out": errors.left_out, "errors": errors.table()}
 
 
 # --- factors
@@ -224,18 +239,20 @@ def renaming(word: str) -> tuple[str, str]:
     return old, new
 
 
-def find(run: Run, way: str, count: int | None, per_value: int, exhaustive: bool, alone: bool) -> Found:
+def find(
+    run: Run, way: str, count: int | None, per_value: int, exhaustive: bool, alone: bool, labels: str | None
+) -> Found:
     """Factors in the training split; the paper's search takes a batch of it and that batch's own operator."""
     if way not in WAYS:
         raise InputError(f"unknown way {way!r}; {suggest(way, WAYS)}")
     if way == "free":
         return run.find_factors(way=LabelFree(count=count, watch=_watched))
     if way == "guided":
-        return run.find_factors(way=Guided(per_value=per_value))
+        return run.find_factors(way=Guided(tuple(_names(labels or "")), per_value))
     judge, train = judge_of(run), run.data("train")
     batch = run.decompose(train.select(np.sort(_drawn(len(train), BATCH, 0))), operator="batch")
-    labels = tuple(label for label in judge.labels if label in batch.clips.labels)
-    search = ModeSearch(judge.predict, labels, lowest_alone if alone else lowest, exhaustive, watch=_watched)
+    wanted = tuple(_names(labels or "")) or judge.labels
+    search = ModeSearch(judge.predict, wanted, lowest_alone if alone else lowest, exhaustive, watch=_watched)
     found = search.find(batch)
     return replace(found, notes=(*found.notes, judge.describe()))
 
@@ -287,7 +304,7 @@ def show_factors(run: Run, facts: dict[str, Any]) -> None:
     if "score" in facts:
         _show_score(console, facts)
     if "clusters" in facts:
-        console.print(f"map: {facts['clusters']}", highlight=False, markup=False)
+        console.print(f"map: {ClusterScore(**facts['clusters'])}", highlight=False, markup=False)
 
 
 def _show_score(console: Console, facts: dict[str, Any]) -> None:
@@ -307,15 +324,18 @@ def _show_score(console: Console, facts: dict[str, Any]) -> None:
 
 def judge_of(run: Run) -> Judge:
     """The referee of the run's own data, trained once and kept in the cache."""
-    return judge_for(open_data(run.settings.data), run.settings.data)
+    device = next(run.model.parameters()).device
+    return judge_for(open_data(run.settings.data), run.settings.data, str(device))
 
 
 def scored(run: Run, judge: Judge) -> Multifactor:
-    """Factors matched to labels on training sequences, then swapped in the test split."""
+    """Factors that bear the names of labels, or else those matched to labels in training, swapped in the test split."""
     names = [name for name in _found(run).names if name != "rest"]
-    train = run.data("train")
-    some = train.select(_drawn(len(train), MATCHED_ON, 1))
-    matched = match(run.decompose(some), names, judge.predict)
+    matched = {label: [label] for label in judge.labels if label in names}
+    if not matched:
+        train = run.data("train")
+        some = train.select(_drawn(len(train), MATCHED_ON, 1))
+        matched = match(run.decompose(some), names, judge.predict)
     return multifactor(run.decompose(run.data("test")), matched, judge.predict)
 
 
@@ -333,8 +353,9 @@ def score_facts(result: Multifactor, judge: Judge) -> dict[str, Any]:
 def draw_factors(run: Run) -> list[Path]:
     """What each factor does, the spectrum, and the gap that helps to choose spectrum.static, in the run's folder."""
     found = _found(run)
-    everything = open_data(run.settings.data)
-    clips = everything.part("test" if everything.count("test") else "train")
+    clips = clips_for(run, None, None)
+    if len(clips) < 2:
+        raise InputError(f"a picture of what factors do needs two clips at least, {clips.name} has {len(clips)}")
     parts = run.decompose(clips.select(_drawn(len(clips), DONORS + 1, 0)))
     said = {each.name: f"{each.dimensions}-dimensional, strength {each.strength:.0%}" for each in found.factors}
     sheet = factor_sheet(parts, found.names, 0, list(range(1, len(parts))), said)
@@ -342,8 +363,8 @@ def draw_factors(run: Run) -> list[Path]:
     return [save_figure(figure, run.folder.path / f"{name}.png") for name, figure in pictures.items()]
 
 
-def draw_matrix(run: Run, result: Multifactor) -> Path:
-    title = f"score {result.score:.3f}, floor {result.floor:.3f}"
+def draw_matrix(run: Run, result: Multifactor, judge: Judge) -> Path:
+    title = f"score {result.score:.3f}, floor {result.floor:.3f}\n{judge.describe()}"
     chance = [1 / count for count in result.classes]
     figure = matrix_figure(result.matrix, result.labels, result.labels, title, chance)
     return save_figure(figure, run.folder.path / "matrix.png")
@@ -355,7 +376,7 @@ def tabulate(run: Run, clips: Sequences, path: Path, frames: bool) -> Path:
 
 def embed(
     run: Run, data: str | None, split: str | None, names: str, color: str | None, fix: str | None
-) -> tuple[Path, str]:
+) -> tuple[Path, dict[str, Any]]:
     """A map of clips by some factors, drawn in the run's folder, and how it clusters; fixed labels want all clips."""
     clips = clips_for(run, data, split or ("all" if fix else None))
     if fix:
@@ -366,14 +387,16 @@ def embed(
         raise InputError(f"{clips.name} has no labels to colour a map by")
     parts, chosen = run.decompose(clips), _what(_names(names))
     figure, score = embedding_figure(parts, chosen, face, edge)
-    return save_figure(figure, run.folder.path / "embedding.png"), str(score)
+    return save_figure(figure, run.folder.path / "embedding.png"), asdict(score)
 
 
-def show_errors(errors: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="root mean squared error by horizon, in the data's units", title_justify="left", box=None)
-    for name in errors[0]:
+def show_errors(facts: dict[str, Any]) -> None:
+    short = f" ({facts['left_out']} are too short)" if facts["left_out"] else ""
+    title = f"root mean squared error by horizon, in the data's units, over {facts['sequences']} sequences{short}"
+    table = Table(title=title, title_justify="left", box=None)
+    for name in facts["errors"][0]:
         table.add_column(name, justify="right")
-    for row in errors:
+    for row in facts["errors"]:
         table.add_row(*(f"{value:.4g}" for value in row.values()))
     Console(soft_wrap=True).print(table, highlight=False)
 
@@ -399,12 +422,15 @@ class Made:
         return rows_figure(beside, units, columns=len(self.runs))
 
 
+def _require_new(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{str(out)!r} exists already; choose another folder with --out")
+
+
 def _write(
     out: Path, made: Mapping[str, Made], parts: Decomposition, more: Mapping[str, "Figure"] | None = None
 ) -> list[Path]:
     """All files of a command in a folder that appears whole: pictures, arrays, moving pictures, sound."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{str(out)!r} exists already; choose another folder with --out")
     files: list[Path] = []
     with whole_folder(out) as folder:
         for stem, each in made.items():

@@ -9,12 +9,18 @@ from torch import Tensor
 from diskoop.errors import InputError
 from diskoop.numerics.operator import widened
 
+NEAR = 1e-3  # eigenvalues this near to 1 are all the same: which of them is nearest is chance
 Order = Callable[[Tensor], Tensor]  # eigenvalues -> a key; the smallest keys are the static modes
 
 
 def by_distance(eigenvalues: Tensor) -> Tensor:
     """Nearest to 1 first."""
     return (eigenvalues - 1).abs()
+
+
+def from_one(eigenvalues: Tensor) -> Tensor:
+    """Distances to 1, for ratios: none is smaller than NEAR."""
+    return by_distance(eigenvalues).clamp(min=NEAR)
 
 
 def by_modulus(eigenvalues: Tensor) -> Tensor:
@@ -79,6 +85,16 @@ class Spectrum:
         if 0 < count < self.k:
             chosen[..., count] = self.eigenvalues[..., count - 1].imag > 0
         return chosen
+
+    def largest_gap(self) -> int:
+        """How many eigenvalues lie before the largest step, in ratio, of their distances to 1; no pair is cut."""
+        values = self.eigenvalues.cpu()
+        values = values[values.imag >= 0]  # one of each pair, so that no step leads from one half to the other
+        distances, order = from_one(values).sort()
+        if len(distances) == 1:
+            return self.k
+        sizes = 1 + (values.imag > 0).long()[order]
+        return int(sizes.cumsum(0)[(distances[1:] / distances[:-1]).argmax()])
 
     def dynamic(self, count: int) -> Tensor:
         """Every mode that `static(count)` leaves."""
