@@ -184,16 +184,28 @@ class _Grouped:
 
 
 def _without_strays(grouped: _Grouped) -> list[list[int]]:
-    """The groups, but for components that stand alone and are not found again: they join what they depend on most."""
+    """The groups, but for static ones that are not found again: they join what they depend on most, if they do.
+
+    Such a group is a piece of something larger that each fit cuts in another way.
+    """
     between, groups = grouped.atoms.similarity(), list(grouped.groups)
-    for members, stability in zip(grouped.groups, grouped.stability, strict=True):
+    strays = [
+        (stability, members)
+        for members, stability in zip(grouped.groups, grouped.stability, strict=True)
+        if stability is not None and stability < STABLE and max(members) < grouped.atoms.still
+    ]
+    for _, members in sorted(strays):
         others = [each for each in groups if each != members]
-        alone = len(members) == 1 and members[0] < grouped.atoms.still and members in groups and others
-        if not alone or stability is None or stability >= STABLE:
+        if members not in groups or not others:  # another stray has joined it
             continue
-        nearest = max(others, key=lambda each: between[members[0], each].mean())
-        if between[members[0], nearest].mean() >= CUT[0]:
-            groups = [each for each in others if each != nearest] + [sorted(nearest + members)]
+        ties = {
+            place: between[np.ix_(members, each)].mean()
+            for place, each in enumerate(others)
+            if len(members) == 1 or max(each) < grouped.atoms.still  # a lone component may belong to a motion
+        }
+        nearest = max(ties, key=lambda place: ties[place], default=None)
+        if nearest is not None and ties[nearest] >= CUT[0]:
+            groups = [*others[:nearest], *others[nearest + 1 :], sorted(others[nearest] + members)]
     return sorted(groups)
 
 
