@@ -203,7 +203,12 @@ def ablation(runs: Mapping[str, Run], clips: Sequences, source: int, target: int
 
 
 def matrix_figure(
-    matrix: Array, rows: Sequence[str], columns: Sequence[str], title: str, chance: Sequence[float] | None = None
+    matrix: Array,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    chance: Sequence[float] | None = None,
+    remark: str = "",
 ) -> "Figure":
     """Shares from 0 to 1 as a heat map: a row for each factor that was exchanged, a column for each that was judged.
 
@@ -229,8 +234,9 @@ def matrix_figure(
     below = [""] * len(columns) if chance is None else [f"\nchance {share:.0%}" for share in chance]
     axes.set_xticks(range(len(columns)), [f"{name}{text}" for name, text in zip(columns, below, strict=True)])
     axes.set_yticks(range(len(rows)), rows)
-    if chance is not None:
-        axes.set_xlabel("ideal: 100% where framed, chance elsewhere", fontsize=8, color=INK)
+    ideal = "" if chance is None else "ideal: 100% where framed, chance elsewhere"
+    words = [ideal, _wrapped(remark, 0.9 * figure.get_figwidth())]
+    axes.set_xlabel("\n".join(filter(None, words)), fontsize=8, color=INK)
     figure.suptitle(title, fontsize=TITLE_SIZE, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
 

@@ -166,6 +166,9 @@ Data = Annotated[
     str | None, typer.Option(help="Other clips: a set's name, or a file or folder; by default the run's own.")
 ]
 Part = Annotated[str | None, typer.Option("--split", help="train, val, test or all; by default test, of --data all.")]
+OperatorOf = Annotated[
+    str, typer.Option("--operator", help="frozen, or batch: fitted on these clips, as in the paper.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Seed = Annotated[int, typer.Option(min=0, help="Draws that differ have other seeds.")]
 Out = Annotated[Path | None, typer.Option(help="A folder for the files; by default a new one in the run's.")]
@@ -200,6 +203,7 @@ def factors(
         Path | None, typer.Option(help="Write strengths and coefficients of every clip to this .csv or .parquet file.")
     ] = None,
     frames: Annotated[bool, typer.Option("--frames", help="With --table: a row for each frame.")] = False,
+    operator: OperatorOf = "frozen",
     embed: Annotated[
         str | None,
         typer.Option(metavar="F,F", help="Draw a map of clips by these factors (t-SNE)."),
@@ -225,7 +229,7 @@ def factors(
     _require(way == "modes", "--way modes", {"--exhaustive": exhaustive, "--alone": alone})
     _require(way in ("guided", "modes"), "--way guided or --way modes", {"--labels": labels})
     _require(way in (None, "free"), "--way free", {"--count": count})
-    _require(table is not None, "--table", {"--frames": frames})
+    _require(table is not None, "--table", {"--frames": frames, "--operator": operator != "frozen"})
     _require(embed is not None, "--embed", {"--color": color, "--fix": fix})
     _require(table is not None or embed is not None, "--table or --embed", {"--data": data, "--split": split})
     again = anew or way is not None or count is not None
@@ -246,7 +250,7 @@ def factors(
         facts |= workshop.score_facts(result, judge)
         files.append(workshop.draw_matrix(run, result, judge))
     if table is not None:
-        files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames))
+        files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames, operator))
     if embed is not None:
         picture, facts["clusters"] = workshop.embed(run, data, split, embed, color, fix)
         files.append(picture)
@@ -277,7 +281,7 @@ def swap(
         str | None,
         typer.Option(metavar="PART=N,N,all", help="Growing sets of modes, as dynamic=4,6,all or static=1,2,all."),
     ] = None,
-    operator: Annotated[str, typer.Option(help="frozen, or batch: fitted on these clips, as in the paper.")] = "frozen",
+    operator: OperatorOf = "frozen",
     data: Data = None,
     split: Part = None,
     seed: Seed = 0,
@@ -305,6 +309,7 @@ def sample(
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=200, help="How many new sequences.")] = 8,
     over: Annotated[str, typer.Option(help="Mix two clips, or the whole batch, which tends to the average.")] = "two",
+    operator: OperatorOf = "frozen",
     data: Data = None,
     split: Part = None,
     seed: Seed = 0,
@@ -317,7 +322,7 @@ def sample(
 
     run = workshop.open_run(path, device)
     clips = workshop.clips_for(run, data, split)
-    files = workshop.sample(run, clips, what or ["static"], count, over, seed, out or _unused(path, "sample"))
+    files = workshop.sample(run, clips, what or ["static"], count, over, operator, seed, out or _unused(path, "sample"))
     _written(files, {"seed": seed}, as_json)
 
 

@@ -185,12 +185,15 @@ def _growing(text: str) -> tuple[str, list[int | None]]:
 # --- sample and forecast
 
 
-def sample(run: Run, clips: Sequences, what: Sequence[str], count: int, over: str, seed: int, out: Path) -> list[Path]:
+def sample(
+    run: Run, clips: Sequences, what: Sequence[str], count: int, over: str, operator: str, seed: int, out: Path
+) -> list[Path]:
     """New sequences in the folder `out`: `what` of some clips mixed from the set's."""
     _require_new(out)
     if over not in WEIGHTS:
         raise InputError(f"unknown mixture {over!r}; {suggest(over, WEIGHTS)}")
-    parts = run.decompose(clips.select(_drawn(len(clips), max(count, BATCH), seed)))
+    some = clips.select(_drawn(len(clips), max(count, BATCH), seed))
+    parts = run.decompose(some, operator)  # type: ignore[arg-type]
     count = min(count, len(parts))
     new = parts.sample(_what(what), torch.Generator().manual_seed(seed), WEIGHTS[over]).select(range(count))
     name = parts.factor(_what(what)).name
@@ -364,14 +367,14 @@ def draw_factors(run: Run) -> list[Path]:
 
 
 def draw_matrix(run: Run, result: Multifactor, judge: Judge) -> Path:
-    title = f"score {result.score:.3f}, floor {result.floor:.3f}\n{judge.describe()}"
+    title = f"score {result.score:.3f}, floor {result.floor:.3f}"
     chance = [1 / count for count in result.classes]
-    figure = matrix_figure(result.matrix, result.labels, result.labels, title, chance)
+    figure = matrix_figure(result.matrix, result.labels, result.labels, title, chance, judge.describe())
     return save_figure(figure, run.folder.path / "matrix.png")
 
 
-def tabulate(run: Run, clips: Sequences, path: Path, frames: bool) -> Path:
-    return write_table(run.decompose(clips), path, frames)
+def tabulate(run: Run, clips: Sequences, path: Path, frames: bool, operator: str) -> Path:
+    return write_table(run.decompose(clips, operator), path, frames)  # type: ignore[arg-type]
 
 
 def embed(
