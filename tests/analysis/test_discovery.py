@@ -10,14 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from diskoop.analysis.atoms import Atoms, find_atoms
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery import (
     Found,
     Guided,
     LabelFree,
     ModeSearch,
+    _Grouped,
     _handful,
+    _without_strays,
     check_name,
+    explained_by,
     lowest,
     lowest_alone,
     mode_sets,
@@ -242,6 +246,66 @@ def test_a_label_may_be_called_like_what_is_left_over() -> None:
     parts = made_of(codes, random.normal(size=(900, 2)), {"rest": color})
     found = Guided().find(parts)
     assert found.names == ["rest", "motion", "rest-1"]
+
+
+def test_a_component_that_no_label_explains_joins_what_it_depends_on() -> None:
+    """Four points on a circle and a label that tells left, middle and right: it says nothing of up and down alone."""
+    random = np.random.Generator(np.random.PCG64(0))
+    place = random.integers(4, size=900)
+    side = np.array([2, 1, 0, 1])[place]
+    parts = made_of(ring(place, 4, random), random.normal(size=(900, 2)), {"side": side})
+    found = Guided().find(parts)
+    assert [(each.name, each.dimensions) for each in found.factors] == [("side", 2), ("motion", 2)]
+
+
+def test_what_a_label_explains_is_not_what_chance_explains() -> None:
+    random = np.random.Generator(np.random.PCG64(0))
+    shares = [explained_by(random.normal(size=(30, 1)), np.arange(30) % 6) for _ in range(400)]
+    assert abs(np.mean(shares)) < 0.03  # uncorrected it would be 5 / 29
+    codes = np.arange(30) % 6
+    assert explained_by(codes[:, None].astype(float), codes) == pytest.approx(1)
+    assert explained_by(random.normal(size=(6, 1)), np.arange(6)) == 0  # as many values as sequences say nothing
+
+
+def test_pieces_that_are_not_found_again_join_what_they_depend_on(parts: Decomposition) -> None:
+    atoms = find_atoms(parts)  # level, mark (two), slow, fast, fade
+    mark = next([i, j] for i in range(3) for j in range(i) if atoms.similarity()[i, j] > 0.5)
+    level = next(i for i in range(3) if i not in mark)
+    groups = [[i] for i in range(6)]
+    unsteady = [0.9 if i == level else 0.3 if i < 3 else None for i in range(6)]
+    assert sorted(map(len, _without_strays(_Grouped(atoms, groups, unsteady)))) == [1, 1, 1, 1, 2]
+    assert sorted(mark) in _without_strays(_Grouped(atoms, groups, unsteady))
+    steady = [None if i >= 3 else 0.9 for i in range(6)]
+    assert _without_strays(_Grouped(atoms, groups, steady)) == groups
+    alone = [0.1 if i == level else None if i >= 3 else 0.9 for i in range(6)]  # it depends on nothing
+    assert _without_strays(_Grouped(atoms, groups, alone)) == groups
+    assert _Grouped(atoms, groups, unsteady).steadiness == pytest.approx(0.5)
+
+
+def test_of_several_fits_the_steadiest_is_taken(
+    parts: Decomposition, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One start ends in a wrong turn."""
+    turned = Atoms.turned
+
+    def sometimes_wrong(self: Atoms, seed: int, some: NDArray[Any] | None = None) -> Atoms:
+        right = turned(self, seed, some)
+        if seed != 1:
+            return right
+        turn = np.linalg.qr(np.random.Generator(np.random.PCG64(3)).normal(size=(3, 3)))[0]
+        c = right.components
+        return replace(right, components=replace(c, reading=c.reading @ turn, writing=turn.T @ c.writing))
+
+    monkeypatch.setattr(Atoms, "turned", sometimes_wrong)
+    for mine, theirs in zip(LabelFree().find(parts).factors, found.factors, strict=True):
+        assert float((mine.factor.projector - theirs.factor.projector).norm()) < 1e-3
+
+
+def test_the_criteria_differ_in_what_they_forgive() -> None:
+    alone, crowd = {"hair": 0.2, "skin": 1.0}, {"hair": 0.15, "skin": 0.2}
+    assert lowest(crowd, "hair") < lowest(alone, "hair")
+    assert lowest_alone(alone, "hair") < lowest_alone(crowd, "hair")
+    assert lowest_alone({"hair": 0.4}, "hair") == 0.4
 
 
 def test_labels_that_are_not_there_are_named(parts: Decomposition) -> None:

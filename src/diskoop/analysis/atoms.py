@@ -21,8 +21,8 @@ from diskoop.numerics.components import (
 
 Array = NDArray[Any]
 
-# A static direction is used if sequences differ along it (against the one where they differ most), and if the first
-# half of a sequence agrees with the second about it.
+# A static direction is used if the first half of a sequence agrees with the second about it, and if sequences differ
+# along it (against the one of those where they differ most).
 LEAST_VARIANCE, LEAST_AGREEMENT = 0.05, 0.3
 TIED = 0.25  # dynamic modes that depend on each other this much are one motion; separate motions are nearer to 0
 WEAK = 0.05  # a dynamic mode with a smaller share of the motion does not stand for itself
@@ -105,7 +105,8 @@ def _used_directions(parts: Decomposition, codes: Array) -> Array:
     deviations = [(half - half.mean(0)) / np.maximum(half.std(0), 1e-12) for half in halves]
     agreement = (deviations[0] * deviations[1]).mean(0)
     scale = float(np.square(codes).sum(1).mean())
-    used = (variances > LEAST_VARIANCE * variances[0]) & (agreement > LEAST_AGREEMENT) & (variances > 1e-12 * scale)
+    steady = (agreement > LEAST_AGREEMENT) & (variances > 1e-12 * scale)
+    used = steady & (variances > LEAST_VARIANCE * variances[steady].max(initial=0))
     chosen: Array = directions[used]
     return chosen
 
