@@ -234,6 +234,7 @@ def matrix_figure(
     below = [""] * len(columns) if chance is None else [f"\nchance {share:.0%}" for share in chance]
     axes.set_xticks(range(len(columns)), [f"{name}{text}" for name, text in zip(columns, below, strict=True)])
     axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylabel("taken from the donor", fontsize=8, color=INK)
     ideal = "" if chance is None else "ideal: 100% where framed, chance elsewhere"
     words = [ideal, _wrapped(remark, 0.9 * figure.get_figwidth())]
     axes.set_xlabel("\n".join(filter(None, words)), fontsize=8, color=INK)
@@ -329,6 +330,9 @@ def _cell_size(present: Sequence[Array], columns: int) -> tuple[float, float]:
 def _share_scales(plots: Sequence[tuple["Axes", int, int]], signals: Sequence[Array]) -> None:
     """Signals, in their rows and columns, on one scale, so that they can be compared; every number is written once."""
     low, high = min(float(x.min()) for x in signals), max(float(x.max()) for x in signals)
+    if not plots[0][0].images:  # lines, which may have been scaled
+        low = min(float(axes.dataLim.y0) for axes, _, _ in plots)
+        high = max(float(axes.dataLim.y1) for axes, _, _ in plots)
     spread = 0.05 * (high - low or 1.0)
     longest = max((axes.get_xlim() for axes, _, _ in plots), key=lambda ends: ends[1])
     first = {row: min(c for _, r, c in plots if r == row) for _, row, _ in plots}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PICTURE_FILES = (".png", ".jpg", ".webp", ".svg", ".pdf")
 MOVING_FILES = (".webp", ".gif")
 TILE = 96  # pixels that a moving picture takes at least, each way
+APART = 5  # features whose deviations differ by more than this are drawn scaled
 FEATURES_NAMED = 8  # beside lines; more would not be read
 FRAMES_SHOWN = 16  # of a longer clip, evenly spread
 INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
@@ -136,6 +137,10 @@ def draw_sequence(axes: "Axes", x: NDArray[Any], units: Units, title: str = "", 
     elif units.rate is not None:
         draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title, color)
     else:
+        scales = np.atleast_1d(units.scale)
+        if scales.max() > APART * scales.min():  # one axis for degrees and for hectopascals would show neither
+            x = units.to_model(torch.from_numpy(x.astype(np.float64))).numpy()
+            axes.set_ylabel("scaled", fontsize=6, labelpad=0)
         draw_series(axes, x, title, units.features, color)
 
 
@@ -156,8 +161,18 @@ def rows_figure(rows: Sequence[Row], units: Units, title: str = "", columns: int
     grid = figure.subplots(lines, columns, squeeze=False, sharey=not video)
     for axes in grid.flat[len(rows) :]:
         axes.set_axis_off()
+    step = max(1, -(-longest // FRAMES_SHOWN)) if video else 1  # the same frames of every row, one above the other
     for axes, (caption, x) in zip(grid.flat, rows, strict=False):
-        draw_sequence(axes, x, units, caption)
+        draw_sequence(axes, x[::step], units, caption)
+    drawn = list(grid.flat[: len(rows)])
+    right = max(axes.get_xlim()[1] for axes in drawn)
+    for axes in drawn:
+        axes.set_xlim(right=right)  # one scale of time
+        axes.set_anchor("W")
+    if units.rate is not None and not video:
+        low, high = min(float(x.min()) for _, x in rows), max(float(x.max()) for _, x in rows)
+        for axes in drawn:
+            axes.images[0].set_clim(low, high)  # one scale of loudness
     return figure
 
 

@@ -411,6 +411,8 @@ def test_factors_are_renamed(found: Found) -> None:
     ]
     ties = {each.nearest[0] for each in renamed.factors if each.nearest}
     assert "factor-1" not in ties
+    noted = replace(found, notes=("factor-1 and factor-12 and motion-2 are tied",)).renamed({"factor-1": "level"})
+    assert noted.notes == ("level and factor-12 and motion-2 are tied",)
     with pytest.raises(InputError, match=r"unknown factor 'factor-9'; did you mean"):
         found.renamed({"factor-9": "x"})
     with pytest.raises(InputError, match="two factors would be called 'factor-2'"):

@@ -87,7 +87,7 @@ def test_a_swap_of_video_is_pictures_and_arrays(video: Path, tmp_path: Path) -> 
     run = load(video)
     clips = run.data("test").select([3, 1000])
     parts = run.decompose(clips)
-    assert captions[0] == f"A: {clips.label_text(0)}"
+    assert captions[0] == f"A, as the model sees it: {clips.label_text(0)}"
     assert captions[2] == "A with B's static part"
     assert np.array_equal(x[:2], parts.decode())
     assert np.array_equal(x[2], parts.swap("static", {0: 1}).decode()[0])
@@ -204,6 +204,7 @@ def test_a_forecast_is_compared(series: Path, tmp_path: Path) -> None:
         (["sample", "RUN", "--over", "three"], "unknown mixture 'three'; choose one of batch, two"),
         (["sample", "RUN", "--count", "0"], "--count"),
         (["forecast", "RUN", "--given", "24"], "expected --given from 2 to 23"),
+        (["forecast", "RUN", "--given", "1"], "--given"),
         (["factors", "RUN", "--way", "fre"], "unknown way 'fre'; did you mean 'free'?"),
         (["factors", "RUN", "--rename", "hair"], "expected --rename OLD=NEW, got 'hair'"),
         (["factors", "RUN", "--rename", "a=b", "--anew"], "find them first, then rename them"),

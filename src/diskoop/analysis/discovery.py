@@ -100,8 +100,10 @@ class Found:
         ties = [
             each.nearest and (names.get(each.nearest[0], each.nearest[0]), each.nearest[1]) for each in self.factors
         ]
+        old_words = re.compile("|".join(rf"\b{re.escape(old)}(?![\w-])" for old in names))
         return replace(
             self,
+            notes=tuple(old_words.sub(lambda found: names[found[0]], note) if names else note for note in self.notes),
             factors=tuple(
                 replace(each.renamed(name), nearest=tie)
                 for each, name, tie in zip(self.factors, after, ties, strict=True)
@@ -420,7 +422,9 @@ def _assembled(
         factors.append(FoundFactor(Factor(_free("rest", titles), atoms.rest), unused, strengths[-1]))
     source = f"{parts.clips.name}, {len(parts)} sequences"
     rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
-    notes = [*_warnings(factors, rare), *_loosest([groups[g] for g in order], titles, between)]
+    notes = list(_warnings(factors, rare))
+    if not names:  # what has a label's name is that label's
+        notes += _loosest([groups[g] for g in order], titles, between)
     if unused and strengths[-1] > UNSETTLED:
         notes.append(
             f"{factors[-1].name} ({strengths[-1]:.0%} of what changes) is static by its eigenvalues and yet does not "

@@ -238,12 +238,15 @@ def factors(
     if table is not None:
         writer_of(table)  # a bad name is said before anything is looked for
     run = workshop.open_run(path, device, known=not again)
+    before: list[Path] = []
     if rename:
         run = run.rename(dict(workshop.renaming(word) for word in rename))
     elif run.found is None:
-        run = run.keep(workshop.find(run, way or "free", count, per_value or 5, exhaustive, alone, labels))
+        run, before = workshop.keep(
+            run, workshop.find(run, way or "free", count, per_value or 5, exhaustive, alone, labels)
+        )
     facts: dict[str, Any] = workshop.facts(run)
-    files = workshop.draw_factors(run)
+    files = [*before, *workshop.draw_factors(run)]
     if score:
         judge = workshop.judge_of(run)
         result = workshop.scored(run, judge)
@@ -298,6 +301,8 @@ def swap(
     files = workshop.swap(
         run, clips, pairs, what or [], amount, operator, gradual or [], combine, grow, out or _unused(path, "swap")
     )
+    if not as_json:
+        print(f"pairs: {', '.join(f'{receiver}:{giver}' for receiver, giver in pairs)}")
     _written(files, {"pairs": pairs}, as_json)
 
 

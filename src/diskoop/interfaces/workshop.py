@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from diskoop.figures import (
 from diskoop.numerics.weights import over_batch, over_two
 from diskoop.pictures import Row, rows_figure, save_animation, save_figure
 from diskoop.run import Run, load
-from diskoop.storage import whole_file, whole_folder
+from diskoop.storage import whole_file, whole_folder, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +66,13 @@ def clips_for(run: Run, data: str | None, split: str | None) -> Sequences:
     if data is not None:
         return open_data(settings_like(run.settings.data, data)).part(split or "all")
     everything = open_data(run.settings.data)
-    return everything.part(split or ("test" if everything.count("test") > 1 else "all"))
+    if split is None and everything.count("test") < 2:
+        text = (
+            f"note: {everything.name} has fewer than two test clips; all {len(everything)} are taken, trained on or not"
+        )
+        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+        return everything
+    return everything.part(split or "test")
 
 
 def pairs_in(clips: Sequences, words: Sequence[str], count: int, seed: int) -> list[Pair]:
@@ -95,7 +102,10 @@ def _clip_at(clips: Sequences, word: str) -> int:
     if word in names:
         return names.index(word)
     if not word.isdecimal():
-        raise InputError(f"unknown clip {word!r}; {suggest(word, names)}")
+        near = get_close_matches(word, names, 3) or names[:3]
+        raise InputError(
+            f"unknown clip {word!r}; give a number from 0 to {len(clips) - 1}, or a name like {', '.join(near)}"
+        )
     if int(word) >= len(clips):
         raise InputError(f"expected a clip from 0 to {len(clips) - 1}, got {word}")
     return int(word)
@@ -155,7 +165,7 @@ def _swapped(parts: Decomposition, who: Pair, what: Sequence[str], amount: float
     choices: list[What] = [_what(what)] if what else [[name] for name in parts.factors if name != "rest"]
     pair = parts.select(who)
     (first, a), (second, b) = pair.rows()
-    rows = [(f"A: {first}", a), (f"B: {second}", b)]
+    rows = [(f"A, as the model sees it: {first}", a), (f"B, as the model sees it: {second}", b)]
     share = "" if amount == 1 else f", by {amount:g}"
     for choice in choices:
         new = pair.swap(choice, {0: 1}, amount).select([0])
@@ -228,7 +238,8 @@ def forecast(
     compared = min(steps, max(usual, given + 1) - given)
     errors = forecast_errors(run, clips, compared, given, dmd)
     unit = "log magnitude" if clips.units.rate is not None else "pixel value" if clips.is_video else "the data's units"
-    files = _write(out, {"forecast": Made(runs)}, shown, {"errors": forecast_figure(errors, unit)})
+    picture = rows_figure([row for run_ in runs for row in run_], clips.units)
+    files = _write(out, {"forecast": Made(runs, picture)}, shown, {"errors": forecast_figure(errors, unit)})
     return files, {"sequences": errors.sequences, "left_out": errors.left_out, "errors": errors.table()}
 
 
@@ -264,6 +275,15 @@ def _watched(over: Sequence[Any], what: str) -> Iterable[Any]:
     """A progress bar on a terminal."""
     console = Console(stderr=True)
     return track(over, what, console=console, transient=True, disable=not console.is_terminal)
+
+
+def keep(run: Run, found: Found) -> tuple[Run, list[Path]]:
+    """The run with these factors; those it had, which may have been given names, are put beside them."""
+    before = []
+    if run.folder.factors.exists():
+        before = [run.folder.path / "factors-before.json"]
+        write_text(before[0], run.folder.factors.read_text(encoding="utf-8", errors="replace"))
+    return run.keep(found), before
 
 
 def facts(run: Run) -> dict[str, Any]:
