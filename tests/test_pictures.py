@@ -80,5 +80,9 @@ def test_rows_are_drawn_as_what_they_are() -> None:
     assert all(len(axes.images) == 1 for axes in video.axes)
     lines = rows_figure([("lines", np.zeros((9, 3)))] * 3, Units(features=("a", "b", "c")), columns=2)
     assert [len(axes.lines) for axes in lines.axes] == [3, 3, 3, 0]
+    mixed = Units(scale=(1.0, 2.0), offset=(20.0, 1000.0), features=("degrees", "hectopascals"))
+    scaled = rows_figure([("weather", np.array([[20.0, 1000.0], [21.0, 1004.0]]))], mixed)
+    assert [line.get_ydata().tolist() for line in scaled.axes[0].lines] == [[0, 1], [0, 2]]  # type: ignore[union-attr]
+    assert scaled.axes[0].get_ylabel() == "scaled"
     sound = rows_figure([("tone", np.zeros((11, 201)))], Units(rate=16000))
     assert tuple(sound.axes[0].images[0].get_extent()) == (0.0, 0.1, 0.0, 8.0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PICTURE_FILES = (".png", ".jpg", ".webp", ".svg", ".pdf")
 MOVING_FILES = (".webp", ".gif")
 TILE = 96  # pixels that a moving picture takes at least, each way
-APART = 5  # features whose deviations differ by more than this are drawn scaled
+APART = 5  # deviations that differ this many times, or means this many deviations apart, are drawn scaled
 FEATURES_NAMED = 8  # beside lines; more would not be read
 FRAMES_SHOWN = 16  # of a longer clip, evenly spread
 INK, PAPER, STATIC, DYNAMIC = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
@@ -137,11 +137,16 @@ def draw_sequence(axes: "Axes", x: NDArray[Any], units: Units, title: str = "", 
     elif units.rate is not None:
         draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title, color)
     else:
-        scales = np.atleast_1d(units.scale)
-        if scales.max() > APART * scales.min():  # one axis for degrees and for hectopascals would show neither
+        if _far_apart(units):
             x = units.to_model(torch.from_numpy(x.astype(np.float64))).numpy()
             axes.set_ylabel("scaled", fontsize=6, labelpad=0)
         draw_series(axes, x, title, units.features, color)
+
+
+def _far_apart(units: Units) -> bool:
+    """Whether one axis for all features would show none of them: degrees beside hectopascals."""
+    scales, offsets = np.atleast_1d(units.scale), np.atleast_1d(units.offset)
+    return bool(scales.max() > APART * scales.min() or np.ptp(offsets) > APART * scales.max())
 
 
 Row = tuple[str, NDArray[Any]]  # a caption and a sequence (time, ...)

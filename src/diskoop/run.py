@@ -1,5 +1,6 @@
 """a trained run: load, decompose, find factors; what users hold in their hands"""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,9 +89,8 @@ class Run:
     def rename(self, names: Mapping[str, str]) -> "Run":
         """The run with other names for its factors, {old: new}, in its folder too."""
         if self.found is None:
-            raise InputError(
-                f"{self.folder.path} has no factors to rename; diskoop factors {self.folder.path} finds them"
-            )
+            again = f"diskoop factors {shlex.quote(str(self.folder.path))}"
+            raise InputError(f"{str(self.folder.path)!r} has no factors to rename; {again} finds them")
         return self.keep(self.found.renamed(names))
 
     def _check_features(self, clips: Sequences) -> None:
