@@ -31,7 +31,7 @@ from diskoop.data.builtin.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import Factor, Spectrum, by_distance, fit_operator
-from tests.analysis.known import behind_identity
+from tests.analysis.known import balanced_oscillators, behind_identity
 
 KNOWN = {name: torch.from_numpy(p) for name, p in truth("oscillators").projectors.items()}
 
@@ -70,6 +70,18 @@ def test_known_factors_are_found_without_labels(found: Found) -> None:
     assert all((each.stability is None) == each.moves for each in found.factors)
     assert all(each.stability is None or each.stability > 0.95 for each in found.factors)
     assert not found.notes
+
+
+def test_factors_that_are_independent_exactly_are_found_exactly() -> None:
+    """Without a label, level and mark too, which share the eigenvalue 1."""
+    parts = balanced_oscillators(4)
+    exact = LabelFree().find(parts)
+    assert len(exact.factors) == 5
+    donor = np.random.Generator(np.random.PCG64(0)).permutation(len(parts))
+    x = parts.z.numpy()
+    for projector in KNOWN.values():
+        mine = with_factors(parts, {"mine": nearest(exact, projector)}).swap("mine", donor).decode()
+        assert np.allclose(mine, x + (x[donor] - x) @ projector.numpy(), atol=1e-8)
 
 
 def test_known_factors_are_swapped(found: Found, elsewhere: Decomposition) -> None:

@@ -75,6 +75,13 @@ def test_equal_values_are_not_told_apart_by_their_order() -> None:
     assert dependence(np.c_[coins, np.zeros(1000)])[0, 2] == pytest.approx(0)
 
 
+def test_rounding_does_not_tell_equal_values_apart(random: np.random.Generator) -> None:
+    """Three independent coins, each a little blurred by the others, as linear algebra leaves them."""
+    coins = np.array([[a, b, c] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)], float).repeat(100, 0)
+    blurred = coins + 1e-14 * coins @ random.normal(size=(3, 3))
+    assert dependence(blurred)[np.triu_indices(3, 1)].max() == pytest.approx(0)
+
+
 def test_blocks_are_as_tied_as_their_columns_are_at_most(random: np.random.Generator) -> None:
     y = random.normal(size=(500, 4)).cumsum(1)
     between = dependence(y)

@@ -62,6 +62,7 @@ def dependence(y: Array) -> Array:
     stretch another's code a little (hair seen from the side) without being the same thing; quartiles do not mind.
     """
     count, width = y.shape
+    y = np.round(y / np.maximum(y.std(0), 1e-300), 9)  # values that are equal but for rounding are equal
     edges = np.quantile(y, np.arange(1, BINS) / BINS, axis=0)  # (bins - 1, d)
     bins = (y > edges[:, None]).sum(0)  # (n, d); equal values stay together
     member = (bins[..., None] == np.arange(BINS)).reshape(count, width * BINS).astype(np.float64)
