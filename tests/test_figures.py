@@ -16,6 +16,7 @@ from diskoop import figures, load_data
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.editing import combinations, gradual, incremental
 from diskoop.analysis.embedding import cluster_score
+from diskoop.analysis.forecasting import ForecastErrors
 from diskoop.data import Sequences, Units
 from diskoop.data.builtin.oscillators import truth
 from diskoop.errors import InputError
@@ -344,3 +345,23 @@ def test_empty_requests_are_named(parts: Decomposition) -> None:
         figures.factorial_swap(parts, 0, 1, [])
     with pytest.raises(InputError, match=r"expected factors and donors, got \['level'\] and \[\]"):
         figures.factor_sheet(parts, ["level"], 0, [])
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_the_forecasts_are_drawn_as_curves(steps: int) -> None:
+    curves: NDArray[np.float64] = np.arange(4.0 * steps).reshape(4, steps)
+    ours, held, dmd, floor = curves
+    errors = ForecastErrors(3, ours, held, dmd, floor, sequences=7, left_out=0, rank=2)
+    figure = figures.forecast_figure(errors, "volts")
+    (axes,) = figure.axes
+    drawn = {str(line.get_label()): np.asarray(line.get_xydata()) for line in axes.lines}
+    assert list(drawn) == [
+        "holding the last frame",
+        "plain DMD, rank 2",
+        "our forecast",
+        "our reconstruction of the same frames",
+    ]
+    for points, curve in zip(drawn.values(), (held, dmd, ours, floor), strict=True):
+        assert np.array_equal(points, np.stack([np.arange(1, steps + 1), curve], 1))
+    assert axes.get_ylabel() == "root mean squared error, volts"
+    assert axes.get_ylim()[0] == 0

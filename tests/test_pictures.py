@@ -80,6 +80,13 @@ def test_rows_are_drawn_as_what_they_are() -> None:
     assert all(len(axes.images) == 1 for axes in video.axes)
     lines = rows_figure([("lines", np.zeros((9, 3)))] * 3, Units(features=("a", "b", "c")), columns=2)
     assert [len(axes.lines) for axes in lines.axes] == [3, 3, 3, 0]
+    film = np.zeros((40, 3, 8, 8), np.uint8)
+    uneven = rows_figure([("long", film), ("short", film[:20])], PIXELS)
+    widths = [axes.images[0].get_array().shape[1] for axes in uneven.axes]  # type: ignore[union-attr]
+    assert widths == [14 * 9 - 1, 7 * 9 - 1]  # every third frame of both
+    assert len({axes.get_xlim() for axes in uneven.axes}) == 1  # so that they stand one above the other
+    loud = rows_figure([("loud", np.full((9, 201), 3.0)), ("soft", np.zeros((5, 201)))], Units(rate=16000))
+    assert {axes.images[0].get_clim() for axes in loud.axes} == {(0.0, 3.0)}
     mixed = Units(scale=(1.0, 2.0), offset=(20.0, 1000.0), features=("degrees", "hectopascals"))
     scaled = rows_figure([("weather", np.array([[20.0, 1000.0], [21.0, 1004.0]]))], mixed)
     assert [line.get_ydata().tolist() for line in scaled.axes[0].lines] == [[0, 1], [0, 2]]  # type: ignore[union-attr]

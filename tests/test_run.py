@@ -98,14 +98,14 @@ def test_a_batch_may_have_its_own_operator(folder: Path) -> None:
     assert torch.equal(own.z, run.decompose(clips).z)
     assert torch.allclose(own.static + own.dynamic, own.z, atol=1e-4)
     with pytest.raises(InputError, match="expected the operator 'frozen' or 'batch', got 'bath'"):
-        run.decompose(clips, operator="bath")  # type: ignore[arg-type]
+        run.decompose(clips, operator="bath")
 
 
 def test_factors_are_kept_with_the_run_and_can_be_renamed(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "run")
     run = load(tmp_path / "run")
     assert run.found is None
-    with pytest.raises(InputError, match="has no factors to rename"):
+    with pytest.raises(InputError, match=r"has no factors yet; diskoop factors .* finds them"):
         run.rename({"a": "b"})
     found = run.find_factors(run.data("train").select(range(0, 8000, 20)))
     assert load(tmp_path / "run").found is None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from diskoop.analysis.decomposition import Decomposition, What
 from diskoop.analysis.editing import combinations, gradual, incremental
 from diskoop.analysis.embedding import ClusterScore, cluster_score, embed, require_label
+from diskoop.analysis.forecasting import ForecastErrors
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.numerics.weights import Weights, over_two
@@ -189,6 +190,41 @@ def gap_figure(run: Run) -> "Figure":
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     draw_gap(figure.subplots(), *run.spectrum())
+    return figure
+
+
+def forecast_figure(errors: ForecastErrors, unit: str) -> "Figure":
+    """Error against horizon; `unit` says in what, such as "grey levels from 0 to 255"."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    horizons = np.arange(1, len(errors.ours) + 1)
+    for curve, name, look in (
+        (errors.last_frame, "holding the last frame", {"color": STATIC}),
+        (errors.dmd, f"plain DMD, rank {errors.rank}", {"color": INK}),
+        (errors.ours, "our forecast", {"color": DYNAMIC, "linewidth": 2}),
+        (errors.reconstruction, "our reconstruction of the same frames", {"color": DYNAMIC, "linestyle": ":"}),
+    ):
+        axes.plot(horizons, curve, marker=".", label=name, **look)
+    # Shaded as well, since a good forecast lies on that line and hides it.
+    axes.fill_between(horizons, errors.reconstruction, color=DYNAMIC, alpha=0.08, linewidth=0)
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0.5, len(horizons) + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title(
+        f"{errors.sequences} sequences, forecast from their first {errors.given} frames",
+        fontsize=9,
+        loc="left",
+        color=INK,
+    )
+    axes.set_xlabel("frames ahead", fontsize=8)
+    axes.set_ylabel(f"root mean squared error, {unit}", fontsize=8, parse_math=False)
+    axes.tick_params(labelsize=7)
+    axes.set_facecolor("none")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=8, frameon=False)
     return figure
 
 

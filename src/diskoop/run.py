@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.catalogue import load_found, save_found
-from diskoop.analysis.decomposition import CHUNK, Decomposition
+from diskoop.analysis.decomposition import Decomposition, chunks
 from diskoop.analysis.discovery import Found, LabelFree, Way
 from diskoop.data import open_data
 from diskoop.data.sequences import Sequences, Split, Units
@@ -44,9 +44,7 @@ class Run:
         return f"Run({self.folder.path}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.source})"
 
     @torch.no_grad()
-    def decompose(
-        self, clips: Sequences | NDArray[Any], operator: Literal["frozen", "batch"] = "frozen"
-    ) -> Decomposition:
+    def decompose(self, clips: Sequences | NDArray[Any], operator: str = "frozen") -> Decomposition:
         """Take sequences apart: a set, or an array (n, time, ...) in the units of the training data.
 
         The operator is the run's frozen one, or with "batch" one fitted on just these sequences, as in the paper.
@@ -61,7 +59,7 @@ class Run:
         self.model.eval()
         weight = next(self.model.parameters())
         z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
-        for indices in np.split(np.arange(len(clips)), range(CHUNK, len(clips), CHUNK)):
+        for indices in chunks(len(clips)):
             latents = self.model.encode(*clips.batch(indices, weight))
             z[torch.from_numpy(indices), : latents.shape[1]] = latents
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
@@ -88,10 +86,14 @@ class Run:
 
     def rename(self, names: Mapping[str, str]) -> "Run":
         """The run with other names for its factors, {old: new}, in its folder too."""
+        return self.keep(self.require_found().renamed(names))
+
+    def require_found(self) -> Found:
+        """The factors in the run's folder; an InputError if none were found yet."""
         if self.found is None:
             again = f"diskoop factors {shlex.quote(str(self.folder.path))}"
-            raise InputError(f"{str(self.folder.path)!r} has no factors to rename; {again} finds them")
-        return self.keep(self.found.renamed(names))
+            raise InputError(f"{str(self.folder.path)!r} has no factors yet; {again} finds them")
+        return self.found
 
     def _check_features(self, clips: Sequences) -> None:
         """An InputError unless a signal has the features that were trained on, under their names."""

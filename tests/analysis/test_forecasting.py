@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from pydmd import DMD
 from torch import Tensor, nn
 
 from diskoop import load_data
-from diskoop.analysis import forecasting
+from diskoop.analysis import decomposition, forecasting
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.forecasting import Dmd, ForecastErrors, fit_dmd, forecast_errors, forecast_figure, forecasts
+from diskoop.analysis.forecasting import Dmd, fit_dmd, forecast_errors, forecasts
 from diskoop.data.builtin.oscillators import truth
 from diskoop.data.sequences import PIXELS, Sequences, Units
 from diskoop.errors import InputError
@@ -111,7 +110,7 @@ def test_dmd_is_that_of_pydmd_where_directions_are_cut_off(rank: int, generator:
 def test_dmd_of_many_is_streamed(
     chunk: int, clips: Sequences, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecasting, "CHUNK", chunk)
+    monkeypatch.setattr(decomposition, "CHUNK", chunk)
     noisy = with_noise(replace(clips, lengths=np.arange(100) % 20 + 4))
     fitted = fit_dmd(noisy, 5, generator)
     x, mask = noisy.batch(np.arange(100), fitted.basis)
@@ -231,7 +230,7 @@ def test_the_future_has_no_say(clips: Sequences, dmd: Dmd) -> None:
 def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: Dmd, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_on(clips, Louder())
     once = forecast_errors(run, clips, 4, 4, dmd)
-    monkeypatch.setattr(forecasting, "CHUNK", 30)
+    monkeypatch.setattr(decomposition, "CHUNK", 30)
     for row, same in zip(once.table(), forecast_errors(run, clips, 4, 4, dmd).table(), strict=True):
         assert row == pytest.approx(same)
 
@@ -247,22 +246,3 @@ def test_impossible_fits_are_named(clips: Sequences, dmd: Dmd, generator: torch.
         dmd.forecast(np.zeros((3, 8)), 2)
     with pytest.raises(InputError, match=r"expected frames \(n, given, 8\), got \(3, 4, 7\)"):
         dmd.forecast(np.zeros((3, 4, 7)), 2)
-
-
-@pytest.mark.parametrize("steps", [1, 4])
-def test_the_figure_holds_the_curves(steps: int) -> None:
-    curves: NDArray[np.float64] = np.arange(4.0 * steps).reshape(4, steps)
-    ours, held, dmd, floor = curves
-    figure = forecast_figure(ForecastErrors(3, ours, held, dmd, floor, sequences=7, left_out=0, rank=2), "volts")
-    (axes,) = figure.axes
-    drawn = {str(line.get_label()): np.asarray(line.get_xydata()) for line in axes.lines}
-    assert list(drawn) == [
-        "holding the last frame",
-        "plain DMD, rank 2",
-        "our forecast",
-        "our reconstruction of the same frames",
-    ]
-    for points, curve in zip(drawn.values(), (held, dmd, ours, floor), strict=True):
-        assert np.array_equal(points, np.stack([np.arange(1, steps + 1), curve], 1))
-    assert axes.get_ylabel() == "root mean squared error, volts"
-    assert axes.get_ylim()[0] == 0

@@ -161,6 +161,38 @@ def test_samples_differ_by_seed_alone(series: Path, tmp_path: Path) -> None:
     assert batch.std(0).mean() < one.std(0).mean()  # nearer to the average
 
 
+def test_factors_found_anew_leave_the_old_ones_beside_them(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "run")
+    before = (tmp_path / "run" / "factors.json").read_bytes()
+    facts = answer("factors", "run", "--way", "guided", "--labels", "level,mark", cwd=tmp_path)
+    assert "run/factors-before.json" in facts["files"]  # type: ignore[operator]
+    assert (tmp_path / "run" / "factors-before.json").read_bytes() == before
+    assert (tmp_path / "run" / "factors.json").read_bytes() != before
+    assert "factors-before" not in str(answer("factors", "run", cwd=tmp_path)["files"])  # read, not found anew
+
+
+def test_factors_with_labels_names_need_no_matching_and_the_others_get_it(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "run")
+    run = load(tmp_path / "run")
+    first, *others = [name for name in run.require_found().names if name != "rest"]
+    run.rename({first: "fade"})
+    facts = answer("factors", "run", "--score", cwd=tmp_path)
+    matched = facts["matched"]
+    assert isinstance(matched, dict)
+    assert matched["fade"] == ["fade"]
+    if others:
+        assert list(matched) == ["level", "mark", "slow", "fast", "fade"]
+    assert len(facts["matrix"]) == len(matched)  # type: ignore[arg-type]
+    assert "100.0%" in str(facts["judge"])
+
+
+def test_too_few_test_clips_are_made_up_for_and_it_is_said(sound: Path, tmp_path: Path) -> None:
+    assert load(sound).data("all").count("test") == 1
+    said = diskoop("swap", str(sound), "static", "--out", "o", cwd=tmp_path)
+    assert said.returncode == 0
+    assert "has fewer than two test clips; all 10 are taken" in said.stderr
+
+
 def test_a_map_of_clips_is_scored(series: Path, tmp_path: Path) -> None:
     shutil.copytree(series, tmp_path / "run")
     words = ("factors", "run", "--embed", "static", "--color", "level,mark", "--fix", "slow,fast")

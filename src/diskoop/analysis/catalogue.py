@@ -43,18 +43,7 @@ def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
         check_name(name)
         if found.names.count(name) > 1:
             raise InputError(f"two factors are called {name!r}")
-    entries = [
-        _Entry(
-            name=each.name,
-            dimensions=each.dimensions,
-            strength=each.strength,
-            stability=each.stability,
-            moves=each.moves,
-            nearest=each.nearest,
-            projector=each.factor.projector.tolist(),
-        )
-        for each in found.factors
-    ]
+    entries = [_Entry(**each.facts(), projector=each.factor.projector.tolist()) for each in found.factors]
     page = _Page(
         model=weights_checksum(model), way=found.way, source=found.source, notes=list(found.notes), factors=entries
     )

@@ -216,6 +216,11 @@ class Decomposition:
         return givers
 
 
+def chunks(count: int) -> list[NDArray[np.int64]]:
+    """The numbers below `count`, CHUNK at a time."""
+    return np.split(np.arange(count), range(CHUNK, count, CHUNK))
+
+
 def mean_over_frames(z: Tensor, mask: Tensor | None) -> Tensor:
     """(n, time, k) -> (n, k): the mean over the frames that exist."""
     if mask is None:

@@ -20,13 +20,11 @@ from diskoop.numerics.components import CUT, group
 from diskoop.numerics.factors import Factor, swap
 
 Array = NDArray[Any]
-Verdict = Callable[
-    [Array, Array], Mapping[str, Array]
-]  # sequences (n, time, ...) and their lengths -> label -> (n,) codes
+# Sequences (n, time, ...) and their lengths -> label -> (n,) codes.
+Verdict = Callable[[Array, Array], Mapping[str, Array]]
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
 
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
-TAKEN = PARTS  # these factors are always there
 MOST_UNITS = 16  # 65,535 sets
 TRIED = 128  # sequences on which a factor's strength is tried
 UNSETTLED = 0.05  # strength of what is left over that is worth a word
@@ -51,6 +49,10 @@ class FoundFactor:
     @property
     def name(self) -> str:
         return self.factor.name
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of it, all but the projector, as JSON would have it."""
+        return {"name": self.name, **{key: value for key, value in vars(self).items() if key != "factor"}}
 
     def row(self) -> tuple[str, ...]:
         """What is known of it, a word for each of COLUMNS."""
@@ -113,10 +115,10 @@ class Found:
 
 def check_name(name: str) -> None:
     """An InputError unless a factor can be called this: it is typed on command lines, in lists and beside numbers."""
-    if name in TAKEN or not re.fullmatch(r"[^\W\d][\w -]*", name) or name != name.strip():
+    if name in PARTS or not re.fullmatch(r"[^\W\d][\w -]*", name) or name != name.strip():
         raise InputError(
             f"a factor's name begins with a letter, has letters, digits, blanks, - and _, and is not "
-            f"{' or '.join(TAKEN)}; got {name!r}"
+            f"{' or '.join(PARTS)}; got {name!r}"
         )
 
 
@@ -264,15 +266,15 @@ class Guided:
                 between[atom, owner == label].mean() if (owner == label).any() else 0.0 for label in range(len(names))
             ]
             owner[atom] = int(np.argmax(ties)) if max(ties) >= np.mean(CUT) else -1
-        groups = [[int(i) for i in np.flatnonzero(owner == label)] for label in range(len(names))]
-        loose = [[int(i)] for i in np.flatnonzero(owner < 0)]
-        missing = [name for name, members in zip(names, groups, strict=True) if not members]
-        found = _assembled(
-            parts, atoms, [*(g for g in groups if g), *loose], [None] * (len(names) + len(loose)), "guided", self.seed,
-            [name for name, members in zip(names, groups, strict=True) if members],
-        )  # fmt: skip
+        groups = {name: np.flatnonzero(owner == label).tolist() for label, name in enumerate(names)}
+        answered = {name: members for name, members in groups.items() if members}
+        loose = [[atom] for atom in np.flatnonzero(owner < 0).tolist()]
+        way = f"guided by {len(chosen)} labelled sequences"
+        everyone = [*answered.values(), *loose]
+        found = _assembled(parts, atoms, everyone, [None] * len(everyone), way, self.seed, list(answered))
+        missing = [name for name in names if name not in answered]
         notes = tuple(f"nothing answers for {name} on {len(chosen)} labelled sequences" for name in missing)
-        return replace(found, way=f"guided by {len(chosen)} labelled sequences", notes=found.notes + notes)
+        return replace(found, notes=found.notes + notes)
 
 
 def _handful(codes: Mapping[str, Array], per_value: int, random: np.random.Generator) -> Array:
@@ -299,9 +301,8 @@ def explained_by(columns: Array, codes: Array) -> float:
     return float((1 - left / np.maximum(total, 1e-300)).mean())
 
 
-Criterion = Callable[
-    [Mapping[str, float], str], float
-]  # accuracies after a swap, and a label -> the smaller the better
+# Accuracies after a swap, and a label -> the smaller the better.
+Criterion = Callable[[Mapping[str, float], str], float]
 
 
 def lowest(kept: Mapping[str, float], label: str) -> float:
@@ -356,7 +357,7 @@ class ModeSearch:
             factors.append(
                 FoundFactor(factor, len(candidates[best]), _strengths(parts, [factor.projector], self.seed)[0])
             )
-        return Found(tuple(factors), f"searched {len(candidates)} sets of modes", str(parts.clips.name))
+        return Found(tuple(factors), f"searched {len(candidates)} sets of modes", _source(parts))
 
 
 def mode_sets(parts: Decomposition, exhaustive: bool) -> list[list[int]]:
@@ -420,7 +421,6 @@ def _assembled(
     unused = round(float(torch.trace(atoms.rest)))
     if unused:
         factors.append(FoundFactor(Factor(_free("rest", titles), atoms.rest), unused, strengths[-1]))
-    source = f"{parts.clips.name}, {len(parts)} sequences"
     rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
     notes = list(_warnings(factors, rare))
     if not names:  # what has a label's name is that label's
@@ -430,7 +430,11 @@ def _assembled(
             f"{factors[-1].name} ({strengths[-1]:.0%} of what changes) is static by its eigenvalues and yet does not "
             "stay within a clip: a smaller spectrum.static or a longer training may help"
         )
-    return Found(tuple(factors), way, source, tuple(notes))
+    return Found(tuple(factors), way, _source(parts), tuple(notes))
+
+
+def _source(parts: Decomposition) -> str:
+    return f"{parts.clips.name}, {len(parts)} sequences"
 
 
 def _loosest(groups: Sequence[list[int]], titles: Sequence[str], between: Array) -> Iterator[str]:

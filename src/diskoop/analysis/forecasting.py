@@ -1,23 +1,18 @@
 """how far ahead a forecast holds, beside holding the last frame and plain DMD"""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.decomposition import CHUNK, Decomposition
+from diskoop.analysis.decomposition import Decomposition, chunks
 from diskoop.data.sequences import Indices, Sequences, Units
 from diskoop.errors import InputError
 from diskoop.numerics.operator import Moments, Operator
-from diskoop.pictures import DYNAMIC, INK, STATIC
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SAMPLE = 1000  # frames at most whose singular vectors are DMD's basis, so that a large set costs what a small one does
 
@@ -67,7 +62,7 @@ def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> Dmd:
     if not torch.isfinite(sample).all():
         raise InputError(f"cannot fit DMD: the frames of {clips.name} hold NaN or infinity")
     basis = torch.linalg.svd(sample, full_matrices=False)[2][:rank].T.contiguous()
-    moments = reduce(Moments.__add__, (_moments(clips, indices, basis) for indices in _chunks(len(clips))))
+    moments = reduce(Moments.__add__, (_moments(clips, indices, basis) for indices in chunks(len(clips))))
     operator = replace(moments.solve(ridge=0), source=f"{clips.name}, {len(clips)} sequences")
     return Dmd(basis, operator, clips.frames.shape[1:], clips.units)
 
@@ -93,10 +88,6 @@ def _in_model_units(frames: NDArray[Any], units: Units) -> Tensor:
 def _moments(clips: Sequences, indices: Indices, basis: Tensor) -> Moments:
     x, mask = clips.batch(indices, basis)
     return Moments.of(x.flatten(2) @ basis, mask)
-
-
-def _chunks(count: int) -> Iterator[Indices]:
-    yield from np.split(np.arange(count), range(CHUNK, count, CHUNK))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +137,7 @@ def forecast_errors(run: Decomposer, clips: Sequences, steps: int, given: int, d
     """How wrong the three forecasts of `steps` frames from the first `given` are, over all clips that have as many."""
     long_enough = _long_enough(clips, steps, given)
     sums, numbers = dict.fromkeys(_CURVES, np.zeros(steps)), 0
-    for indices in _chunks(len(long_enough)):
+    for indices in chunks(len(long_enough)):
         some = long_enough.select(indices)
         whole = _cut(some, given + steps)
         truth = whole.x[:, given:].astype(np.float64)
@@ -184,38 +175,3 @@ def _squares(said: NDArray[Any], truth: NDArray[np.float64]) -> Curve:
     """(steps,): squared errors summed over sequences and whatever is in a frame."""
     squares: Curve = np.square(said - truth).sum(axis=(0, *range(2, truth.ndim)))
     return squares
-
-
-def forecast_figure(errors: ForecastErrors, unit: str) -> "Figure":
-    """Error against horizon; `unit` says in what, such as "grey levels from 0 to 255"."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
-    horizons = np.arange(1, len(errors.ours) + 1)
-    for curve, name, look in (
-        (errors.last_frame, "holding the last frame", {"color": STATIC}),
-        (errors.dmd, f"plain DMD, rank {errors.rank}", {"color": INK}),
-        (errors.ours, "our forecast", {"color": DYNAMIC, "linewidth": 2}),
-        (errors.reconstruction, "our reconstruction of the same frames", {"color": DYNAMIC, "linestyle": ":"}),
-    ):
-        axes.plot(horizons, curve, marker=".", label=name, **look)
-    # Shaded as well, since a good forecast lies on that line and hides it.
-    axes.fill_between(horizons, errors.reconstruction, color=DYNAMIC, alpha=0.08, linewidth=0)
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(0.5, len(horizons) + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title(
-        f"{errors.sequences} sequences, forecast from their first {errors.given} frames",
-        fontsize=9,
-        loc="left",
-        color=INK,
-    )
-    axes.set_xlabel("frames ahead", fontsize=8)
-    axes.set_ylabel(f"root mean squared error, {unit}", fontsize=8, parse_math=False)
-    axes.tick_params(labelsize=7)
-    axes.set_facecolor("none")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=8, frameon=False)
-    return figure

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diskoop.analysis.decomposition import CHUNK
+from diskoop.analysis.decomposition import CHUNK, chunks
 from diskoop.data.cache import digest
 from diskoop.data.sequences import Array, Indices, Sequences, Units, mask_of
 from diskoop.errors import InputError
@@ -271,7 +271,7 @@ def _blurred(x: Tensor, sigma: Tensor) -> Tensor:
 def _accuracy(judge: Judge, data: Sequences) -> dict[str, float]:
     """label -> the share of `data` that `judge` names rightly."""
     right = dict.fromkeys(judge.labels, 0)
-    for indices in np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK)):
+    for indices in chunks(len(data)):
         for label, codes in judge.predict(data.take(indices), data.lengths[indices]).items():
             right[label] += int((codes == data.labels[label][indices]).sum())
     return {label: count / len(data) for label, count in right.items()}

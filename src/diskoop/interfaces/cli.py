@@ -338,7 +338,7 @@ def forecast(
         int | None, typer.Option(min=1, help="Frames ahead; by default as many as there are to compare.")
     ] = None,
     given: Annotated[
-        int | None, typer.Option(min=1, help="Frames to forecast from; by default the first half.")
+        int | None, typer.Option(min=2, help="Frames to forecast from; by default the first half.")
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=50, help="How many clips to draw.")] = 4,
     data: Data = None,

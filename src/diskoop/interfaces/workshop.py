@@ -14,10 +14,10 @@ from rich.progress import track
 from rich.table import Table
 
 from diskoop.analysis.decomposition import Decomposition, What
-from diskoop.analysis.discovery import COLUMNS, TAKEN, Found, Guided, LabelFree, ModeSearch, lowest, lowest_alone
-from diskoop.analysis.editing import combinations, gradual, incremental
+from diskoop.analysis.discovery import COLUMNS, Found, Guided, LabelFree, ModeSearch, lowest, lowest_alone
+from diskoop.analysis.editing import PARTS, combinations, gradual, incremental
 from diskoop.analysis.embedding import ClusterScore, fixed_selection
-from diskoop.analysis.forecasting import fit_dmd, forecast_errors, forecast_figure
+from diskoop.analysis.forecasting import fit_dmd, forecast_errors
 from diskoop.analysis.tables import write_table
 from diskoop.data import SPLITS, Sequences, Units, open_data, settings_like
 from diskoop.data.sound import sound_of, write_wav
@@ -29,6 +29,7 @@ from diskoop.figures import (
     embedding_figure,
     factor_sheet,
     factorial_swap,
+    forecast_figure,
     gap_figure,
     generation,
     incremental_swap,
@@ -38,7 +39,7 @@ from diskoop.figures import (
 from diskoop.numerics.weights import over_batch, over_two
 from diskoop.pictures import Row, rows_figure, save_animation, save_figure
 from diskoop.run import Run, load
-from diskoop.storage import whole_file, whole_folder, write_text
+from diskoop.storage import whole_file, whole_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,7 +134,7 @@ def swap(
     """Every kind of swap that was asked for, in the folder `out`; a plain one if none was."""
     _require_new(out)
     members = list(dict.fromkeys(member for pair in pairs for member in pair))
-    everyone = run.decompose(clips if operator == "batch" else clips.select(members), operator)  # type: ignore[arg-type]
+    everyone = run.decompose(clips if operator == "batch" else clips.select(members), operator)
     parts = everyone.select(members) if operator == "batch" else everyone
     placed = [(members.index(a), members.index(b)) for a, b in pairs]
     made: dict[str, Made] = {}
@@ -170,7 +171,7 @@ def _swapped(parts: Decomposition, who: Pair, what: Sequence[str], amount: float
     for choice in choices:
         new = pair.swap(choice, {0: 1}, amount).select([0])
         name = new.factor(choice).name
-        rows.append((f"A with B's {name}{' part' if name in TAKEN else ''}{share}", new.rows()[0][1]))
+        rows.append((f"A with B's {name}{' part' if name in PARTS else ''}{share}", new.rows()[0][1]))
     return rows
 
 
@@ -203,7 +204,7 @@ def sample(
     if over not in WEIGHTS:
         raise InputError(f"unknown mixture {over!r}; {suggest(over, WEIGHTS)}")
     some = clips.select(_drawn(len(clips), max(count, BATCH), seed))
-    parts = run.decompose(some, operator)  # type: ignore[arg-type]
+    parts = run.decompose(some, operator)
     count = min(count, len(parts))
     new = parts.sample(_what(what), torch.Generator().manual_seed(seed), WEIGHTS[over]).select(range(count))
     name = parts.factor(_what(what)).name
@@ -228,7 +229,7 @@ def forecast(
     shown = run.decompose(clips.select(enough[_drawn(len(enough), count, seed)]))
     ahead = shown.forecast(steps, given)
     runs = []
-    for index, ((text, _), (_, guess)) in enumerate(zip(shown.rows(), ahead.rows(), strict=True)):
+    for index, (text, guess) in enumerate(ahead.rows()):
         (seen,) = shown.clips.take([index])
         runs.append([(f"{text}, as it was", seen), (f"its first {given} frames and a forecast", guess)])
     train = run.data("train")
@@ -282,40 +283,25 @@ def keep(run: Run, found: Found) -> tuple[Run, list[Path]]:
     before = []
     if run.folder.factors.exists():
         before = [run.folder.path / "factors-before.json"]
-        write_text(before[0], run.folder.factors.read_text(encoding="utf-8", errors="replace"))
+        with whole_file(before[0]) as temporary:
+            temporary.write_bytes(run.folder.factors.read_bytes())  # damaged or not
     return run.keep(found), before
 
 
 def facts(run: Run) -> dict[str, Any]:
     """What is known of a run's factors, as JSON would have it."""
-    found = _found(run)
+    found = run.require_found()
     return {
         "way": found.way,
         "source": found.source,
         "notes": list(found.notes),
-        "factors": [
-            {
-                "name": each.name,
-                "dimensions": each.dimensions,
-                "strength": each.strength,
-                "stability": each.stability,
-                "moves": each.moves,
-                "nearest": each.nearest,
-            }
-            for each in found.factors
-        ],
+        "factors": [each.facts() for each in found.factors],
     }
-
-
-def _found(run: Run) -> Found:
-    if run.found is None:
-        raise InputError(f"{run.folder.path} has no factors; diskoop factors {run.folder.path} finds them")
-    return run.found
 
 
 def show_factors(run: Run, facts: dict[str, Any]) -> None:
     """The same for a person."""
-    found, console = _found(run), Console(soft_wrap=True)
+    found, console = run.require_found(), Console(soft_wrap=True)
     table = Table(title=f"factors: {found.way}, in {found.source}", title_justify="left", box=None)
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in ("dimensions", "strength", "stability") else "left")
@@ -352,14 +338,15 @@ def judge_of(run: Run) -> Judge:
 
 
 def scored(run: Run, judge: Judge) -> Multifactor:
-    """Factors that bear the names of labels, or else those matched to labels in training, swapped in the test split."""
-    names = [name for name in _found(run).names if name != "rest"]
+    """Factors that bear the names of labels, the others matched to labels in training, swapped in the test split."""
+    names = [name for name in run.require_found().names if name != "rest"]
     matched = {label: [label] for label in judge.labels if label in names}
-    if not matched:
+    if anonymous := [name for name in names if name not in matched]:
         train = run.data("train")
         some = train.select(_drawn(len(train), MATCHED_ON, 1))
-        matched = match(run.decompose(some), names, judge.predict)
-    return multifactor(run.decompose(run.data("test")), matched, judge.predict)
+        matched = match(run.decompose(some), anonymous, judge.predict) | matched
+    in_order = {label: matched[label] for label in judge.labels if label in matched}
+    return multifactor(run.decompose(run.data("test")), in_order, judge.predict)
 
 
 def score_facts(result: Multifactor, judge: Judge) -> dict[str, Any]:
@@ -375,7 +362,7 @@ def score_facts(result: Multifactor, judge: Judge) -> dict[str, Any]:
 
 def draw_factors(run: Run) -> list[Path]:
     """What each factor does, the spectrum, and the gap that helps to choose spectrum.static, in the run's folder."""
-    found = _found(run)
+    found = run.require_found()
     clips = clips_for(run, None, None)
     if len(clips) < 2:
         raise InputError(f"a picture of what factors do needs two clips at least, {clips.name} has {len(clips)}")
@@ -394,7 +381,7 @@ def draw_matrix(run: Run, result: Multifactor, judge: Judge) -> Path:
 
 
 def tabulate(run: Run, clips: Sequences, path: Path, frames: bool, operator: str) -> Path:
-    return write_table(run.decompose(clips, operator), path, frames)  # type: ignore[arg-type]
+    return write_table(run.decompose(clips, operator), path, frames)
 
 
 def embed(
