@@ -1,6 +1,7 @@
 """A set knows its shape, reads only what is asked for, and refuses what it cannot be."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,19 @@ def ragged(lengths: list[int]) -> Sequences:
     return Sequences(frames, sizes.cumsum() - sizes, np.array(lengths), units=Units(dtype="float64"), name="ragged")
 
 
+def tracked(lengths: list[int]) -> Sequences:
+    """Frames whose code is their number."""
+    return replace(ragged(lengths), tracks={"beat": np.arange(sum(lengths))}, values={"beat": list("abcdefghij")})
+
+
+def cut(clips: Sequences, window: int, stride: int) -> Sequences:
+    """Windows of whole clips."""
+    begins = [windows(int(length), window, stride) for length in clips.lengths]
+    clip, begin = np.repeat(np.arange(len(clips)), [len(some) for some in begins]), np.concatenate(begins)
+    sizes = np.minimum(clips.lengths[clip], window)
+    return replace(clips, starts=clips.starts[clip] + begin, lengths=sizes, clips=clip, offsets=begin)
+
+
 def test_selecting_twice_picks_from_the_first_pick(clips: Sequences) -> None:
     few = clips.select([5, 3, 1]).select([2, 0])
     assert few.shape == (2, 4, 2)
@@ -51,6 +65,7 @@ def test_any_way_of_indexing_selects_the_same(clips: Sequences) -> None:
 
 def test_it_says_what_it_is(clips: Sequences) -> None:
     assert repr(clips) == "Sequences(an array: 6 x (4, 2) float32, labels kind)"
+    assert repr(tracked([2, 3])) == "Sequences(ragged: 2 x (3, 2) float64, tracks beat)"
 
 
 def test_batches_come_in_the_models_type_and_units() -> None:
@@ -94,6 +109,59 @@ def test_padding_is_as_long_as_the_batch_needs_and_masked() -> None:
     assert clips.batch(np.array([1]), torch.zeros(1))[1] is None
     assert clips.select([2, 0]).lengths.tolist() == [3, 2]
     assert clips.x.shape == (3, 5, 2)
+
+
+def test_a_track_says_something_of_every_frame() -> None:
+    clips = tracked([2, 5, 3])
+    assert clips.track("beat", [0, 2]).tolist() == [[0, 1, -1], [7, 8, 9]]
+    assert clips.track("beat", np.array([1])).tolist() == [[2, 3, 4, 5, 6]]
+    assert clips.track("beat", []).shape == (0, 0)
+    fewer = clips.select([2, 0]).select([1])
+    assert fewer.track("beat", [0]).tolist() == [[0, 1]]
+    assert fewer.tracks is clips.tracks
+    assert replace(clips, parts=np.array([0, 2, 1], np.int8)).part("test").track("beat", [0]).tolist() == [
+        [2, 3, 4, 5, 6]
+    ]
+
+
+@given(some.lists(some.integers(2, 30), min_size=1, max_size=4), some.integers(2, 12), some.integers(1, 12))
+def test_a_windows_track_is_its_clips_from_its_offset_on(lengths: list[int], window: int, stride: int) -> None:
+    clips = tracked(lengths)
+    pieces = cut(clips, window, min(stride, window))
+    assert pieces.clips is not None
+    assert pieces.offsets is not None
+    for index, (clip, begin) in enumerate(zip(pieces.clips, pieces.offsets, strict=True)):
+        assert np.array_equal(pieces.track("beat", [index])[0], clips.track("beat", [clip])[0][begin : begin + window])
+    codes = pieces.track("beat", np.arange(len(pieces)))
+    x = pieces.x  # a frame holds twice its number, and one
+    assert np.array_equal(codes >= 0, x[..., 0] > 0)
+    assert np.array_equal(2.0 * codes[codes >= 0] + 1, x[codes >= 0, 0])
+
+
+def test_tracks_do_not_read_frames() -> None:
+    class Shut(np.ndarray):
+        def __getitem__(self, at: Any) -> Any:
+            raise AssertionError("read")
+
+    clips = tracked([2, 5, 3])
+    shut = replace(clips, frames=clips.frames.view(Shut))
+    with pytest.raises(AssertionError, match="read"):
+        shut.take([0])
+    assert shut.select([1, 2]).track("beat", [1]).tolist() == [[7, 8, 9]]
+
+
+def test_tracks_that_do_not_fit_are_named() -> None:
+    clips = tracked([2, 3])
+    with pytest.raises(InputError, match=r"track 'beat' of ragged: expected a code for each of 5 frames, got .*\(4,\)"):
+        replace(clips, tracks={"beat": np.arange(4)})
+    with pytest.raises(InputError, match=r"expected a code for each of 5 frames, got shape \(5, 1\)"):
+        replace(clips, tracks={"beat": np.zeros((5, 1), int)})
+    with pytest.raises(InputError, match="ragged has a label and a track 'beat'; call one of them something else"):
+        replace(clips, labels={"beat": np.zeros(2, int)})
+    with pytest.raises(InputError, match="ragged has no track 'beats'; did you mean 'beat'"):
+        clips.track("beats", [0])
+    with pytest.raises(InputError, match="ragged has no track 'beat'; it has none"):
+        ragged([2, 3]).track("beat", [0])
 
 
 def test_mask_of() -> None:

@@ -40,6 +40,35 @@ def test_a_tone_is_a_line_at_its_frequency() -> None:
     assert (logs[3:-3].argmax(1) == 1000 / 40).all()
 
 
+def test_a_frame_is_of_the_segment_that_holds_its_centre() -> None:
+    exact = sound.frame_codes([(0, 160, 5), (160, 161, 6), (161, 480, 7)], 5)
+    assert exact.tolist() == [5, 6, 7, -1, -1]  # centred on 0, 160, 320, 480, 640
+    assert exact.dtype == np.int64
+    assert sound.frame_codes([(0, 161, 1), (161, 321, 2)], 3).tolist() == [1, 1, 2]
+    assert sound.frame_codes([(1, 160, 1), (321, 480, 2)], 4).tolist() == [-1] * 4  # between two centres
+    assert sound.frame_codes([(200, 600, 1)], 5).tolist() == [-1, -1, 1, 1, -1]  # nobody said what lies around it
+    assert sound.frame_codes([(0, 400, 1), (300, 10**6, 2)], 4).tolist() == [1, 1, 2, 2]  # past the end
+    assert sound.frame_codes([(320, 320, 1)], 4).tolist() == [-1] * 4
+    assert sound.frame_codes([], 2).tolist() == [-1, -1]
+
+
+@given(some.lists(some.tuples(some.integers(0, 2000), some.integers(0, 700)), max_size=6), some.integers(0, 15))
+def test_codes_of_frames_are_those_of_samples(spans: list[tuple[int, int]], count: int) -> None:
+    samples = np.full(15 * 160, -1)
+    segments = [(begin, begin + size, code) for code, (begin, size) in enumerate(spans)]
+    for begin, end, code in segments:
+        samples[begin:end] = code
+    assert np.array_equal(sound.frame_codes(segments, count), samples[::160][:count])
+
+
+def test_codes_lie_on_the_frames_that_hear_their_segment() -> None:
+    burst = tone(0.8, 1000)
+    burst[:3120] = burst[7920:] = 0  # each half a hop from the nearest centres
+    power = np.exp(2 * sound.spectrogram(burst)).sum(1)
+    codes = sound.frame_codes([(3120, 7920, 0)], len(power))
+    assert power[codes == 0].min() > 3 * power[codes != 0].max()
+
+
 @settings(max_examples=20, deadline=None)
 @given(some.integers(560, 4000), some.integers(0, 1000))
 def test_with_its_own_phase_sound_comes_back(samples: int, seed: int) -> None:

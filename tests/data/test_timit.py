@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from diskoop import load_data
+from diskoop import Sequences, load_data
 from diskoop.data import sound
-from diskoop.data.timit import CORE
+from diskoop.data.timit import CODES, CORE, PHONES
 from diskoop.errors import InputError
 from tests.conftest import real_data
 from tests.data.media import tone, write_sound
@@ -21,7 +21,8 @@ def write_speaker(folder: Path, upper: bool, number: int, sentences: list[str] =
     for at, sentence in enumerate(sentences):
         name = f"{sentence}.wav".upper() if upper else f"{sentence}.wav"
         write_sound(folder / name, tone(0.15 + 0.01 * at, 100 + 3 * number), **options)
-        (folder / f"{sentence}.phn").write_text("0 100 h#\n")
+        words = f"{sentence}.phn".upper() if upper else f"{sentence}.phn"
+        (folder / words).write_text("0 321 h#\n321 640 q\n640 900 iy\n900 1120 ax-h\n")
 
 
 def corpus(root: Path, upper: bool, **options: Any) -> Path:
@@ -45,6 +46,7 @@ def test_the_corpus(upper: bool, tmp_path: Path) -> None:
     assert {test.values["speaker"][code] for code in test.labels["speaker"]} == CORE
     assert clips.values["sex"] == ("f", "m")
     assert clips.values["dialect"] == tuple("12345678")
+    assert (clips.track("phone", np.arange(len(clips)))[:, :8] == [38, 38, 38, -1, 0, 0, 5, -1]).all()
     assert [load_data("timit", "all", path=str(root), holdout=0).count(split) for split in ("train", "val")] == [24, 0]
     with_sa = load_data("timit", "all", path=str(root), sa=True)
     assert [with_sa.count(split) for split in ("train", "val", "test")] == [48, 12, 48]  # to train on only
@@ -76,6 +78,106 @@ def test_a_sentence_that_lies_there_twice_counts_once(tmp_path: Path) -> None:
     assert len(load_data("timit", "all", path=str(tmp_path))) == 9
 
 
+def few_speakers(root: Path) -> Path:
+    for number, who in enumerate(("fvmh0", "mcpm0", "faem0")):
+        write_speaker(root / f"dr1-{who}", False, number, SENTENCES[2:5])
+    return root
+
+
+FOLDED = {"ax": "ah", "ax-h": "ah", "ix": "ih", "ux": "uw", "axr": "er", "ao": "aa", "hv": "hh", "zh": "sh"}
+FOLDED |= {"em": "m", "en": "n", "nx": "n", "eng": "ng", "el": "l"}
+FOLDED |= dict.fromkeys(("pcl", "tcl", "kcl", "bcl", "dcl", "gcl", "h#", "pau", "epi"), "sil")
+KEPT = {
+    *("iy", "ih", "eh", "ae", "aa", "ah", "uh", "uw", "er", "ey", "ay", "oy", "aw", "ow", "m", "n", "ng", "l", "r"),
+    *("w", "y", "hh", "f", "th", "s", "sh", "v", "dh", "z", "ch", "jh", "p", "t", "k", "b", "d", "g", "dx", "sil"),
+}
+
+
+def without_phones(clips: Sequences) -> list[str]:
+    return [clips.clip_name(at) for at in range(len(clips)) if (clips.track("phone", [at]) < 0).all()]
+
+
+def test_61_phones_are_folded_to_39() -> None:
+    assert len(PHONES) == 39
+    assert set(PHONES) == KEPT
+    assert CODES.keys() - {"sil"} == (KEPT - {"sil"}) | FOLDED.keys() | {"q"}
+    assert len(CODES) - 1 == 61
+    assert CODES["q"] == -1
+    assert {phone: PHONES[code] for phone, code in CODES.items() if code >= 0} == FOLDED | {name: name for name in KEPT}
+
+
+def test_windows_keep_their_phones(tmp_path: Path) -> None:
+    root = str(few_speakers(tmp_path))
+    whole, pieces = load_data("timit", "all", path=root), load_data("timit", "all", path=root, window=5, stride=2)
+    assert len(pieces) > 2 * len(whole)
+    assert pieces.clips is not None
+    assert pieces.offsets is not None
+    for index, (clip, begin) in enumerate(zip(pieces.clips, pieces.offsets, strict=True)):
+        assert np.array_equal(pieces.track("phone", [index])[0], whole.track("phone", [clip])[0][begin : begin + 5])
+
+
+def test_phones_that_are_missing_are_not_known(tmp_path: Path) -> None:
+    few_speakers(tmp_path)
+    (tmp_path / "dr1-mcpm0" / "si1.phn").unlink()
+    clips = load_data("timit", "all", path=str(tmp_path))
+    assert clips.notes == ()
+    assert without_phones(clips) == ["dr1-mcpm0/si1.wav"]
+    for file in tmp_path.rglob("*.phn"):
+        file.unlink()
+    without = load_data("timit", "all", path=str(tmp_path))
+    assert not without.tracks
+    assert "phone" not in without.values
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "got"),
+    [
+        ("0 321 h#\n321 iy\n", 2, "321 iy"),
+        ("0 321 h#\n321 640.5 iy\n", 2, "321 640.5 iy"),
+        ("-5 321 h#\n", 1, "-5 321 h#"),
+        ("0 321 h#\n640 321 iy\n", 2, "640 321 iy"),
+        ("0 321 h#\n321 640 yi\n", 2, "321 640 yi"),
+        ("0 321 h#\n\n321 640 iy", 2, ""),
+        ("", 1, ""),
+        ("0 " + "9" * 5000 + " iy", 1, "0 99999"),
+    ],
+)
+def test_phones_that_are_damaged_are_named(text: str, line: int, got: str, tmp_path: Path) -> None:
+    few_speakers(tmp_path)
+    damaged = tmp_path / "dr1-mcpm0" / "si1.phn"
+    damaged.write_text(text)
+    sentence = rf"dr1-mcpm0/si1\.phn, line {line}: expected .* '0 2400 h#', got '{got}.*'; mend it"
+    with pytest.raises(InputError, match=rf"{sentence} \(--skip-bad leaves it out\)"):
+        load_data("timit", "all", path=str(tmp_path))
+    clips = load_data("timit", "all", path=str(tmp_path), skip_bad=True)
+    (note,) = clips.notes
+    assert note.startswith(f"left out: {damaged}, line {line}: ")
+    assert without_phones(clips) == ["dr1-mcpm0/si1.wav"]
+
+
+def test_phones_of_any_platform_are_read(tmp_path: Path) -> None:
+    few_speakers(tmp_path)
+    (tmp_path / "dr1-mcpm0" / "si1.phn").write_bytes(b"0 321 h#\r\n321\t640  s \r\n\r\n")
+    clips = load_data("timit", "all", path=str(tmp_path))
+    names = [clips.clip_name(at) for at in range(len(clips))]
+    (codes,) = clips.track("phone", [names.index("dr1-mcpm0/si1.wav")])
+    assert [PHONES[code] for code in codes[:4]] == ["sil", "sil", "sil", "s"]
+    assert (codes[4:] == -1).all()
+
+
+def test_new_phones_are_seen_without_reading_the_sound_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_speakers(tmp_path)
+    load_data("timit", "all", path=str(tmp_path))
+
+    def refuse(file: Path) -> None:
+        raise AssertionError(file)
+
+    monkeypatch.setattr(sound, "read_sound", refuse)
+    (tmp_path / "dr1-fvmh0" / "si1.phn").write_text("0 4000 s\n")
+    clips = load_data("timit", "all", path=str(tmp_path))
+    assert (clips.tracks["phone"] == CODES["s"]).sum() == clips.lengths.min() == 16
+
+
 def test_faults_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.path=FOLDER; TIMIT is sold by .*LDC93S1.*data\.name=voices"):
         load_data("timit")
@@ -99,6 +201,23 @@ def test_the_real_sample() -> None:
     frames = np.concatenate([train.take([i])[0][: train.lengths[i]] for i in range(len(train))]).astype(np.float64)
     assert np.allclose(clips.units.offset, frames.mean(0), atol=1e-6)
     assert np.allclose(clips.units.scale, frames.std(0), atol=1e-6)
+
+
+def test_real_vowels_are_loud_where_the_track_has_them() -> None:
+    clips = load_data("timit", "all", path=str(real_data("timit")))
+    codes, loudness = clips.tracks["phone"], clips.frames.mean(1)
+    assert set(np.unique(codes)) == {-1, *range(39)}
+    last = codes[clips.starts + clips.lengths - 1]
+    assert (last == CODES["sil"]).mean() > 0.3  # the others are centred past the last phone
+    assert (codes < 0).mean() < 0.05
+    vowels = np.isin(codes, [CODES[phone] for phone in ("iy", "eh", "ae", "aa", "ey", "ay", "ow")])
+
+    def apart(shift: int) -> float:
+        return float(loudness[np.roll(vowels, shift)].mean() - loudness[np.roll(codes == CODES["sil"], shift)].mean())
+
+    assert apart(0) > 2
+    assert max(apart(-10), apart(10)) < 0.6 * apart(0)
+    assert max(range(-10, 11), key=apart) in (-1, 0, 1)
 
 
 def test_real_recordings_with_a_manifest() -> None:

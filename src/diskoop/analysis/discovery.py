@@ -128,7 +128,8 @@ class Way(Protocol):
     def find(self, parts: Decomposition) -> Found: ...
 
 
-def _everything(over: Sequence[Any], what: str) -> Iterable[Any]:
+def everything(over: Sequence[Any], what: str) -> Iterable[Any]:
+    """Nobody watches."""
     return over
 
 
@@ -147,7 +148,7 @@ class LabelFree:
     resamples: int = 10
     starts: int = 3
     seed: int = 0
-    watch: Watch = _everything
+    watch: Watch = everything
 
     def find(self, parts: Decomposition) -> Found:
         atoms = find_atoms(parts, self.seed)
@@ -329,9 +330,19 @@ class ModeSearch:
     criterion: Criterion = lowest
     exhaustive: bool = False
     seed: int = 0
-    watch: Watch = _everything
+    watch: Watch = everything
 
     def find(self, parts: Decomposition) -> Found:
+        tried = self.tried(parts)
+        factors = []
+        for name in _known_labels(parts, self.labels):
+            modes = tried.best(name, self.criterion)
+            factor = Factor(name, parts.factor(modes).projector.cpu())
+            factors.append(FoundFactor(factor, len(modes), _strengths(parts, [factor.projector], self.seed)[0]))
+        return Found(tuple(factors), f"searched {len(tried.candidates)} sets of modes", _source(parts))
+
+    def tried(self, parts: Decomposition) -> "Tried":
+        """What a judge still recognises after a swap of each set of modes."""
         names = _known_labels(parts, self.labels)
         donors = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(parts))
         candidates = mode_sets(parts, self.exhaustive)
@@ -350,14 +361,20 @@ class ModeSearch:
                     if name in parts.clips.labels
                 }
             )
-        factors = []
-        for name in names:
-            best = min(range(len(candidates)), key=lambda i: (self.criterion(kept[i], name), len(candidates[i])))
-            factor = Factor(name, parts.factor(candidates[best]).projector.cpu())
-            factors.append(
-                FoundFactor(factor, len(candidates[best]), _strengths(parts, [factor.projector], self.seed)[0])
-            )
-        return Found(tuple(factors), f"searched {len(candidates)} sets of modes", _source(parts))
+        return Tried(candidates, kept)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Sets of modes, and the share of each label that was still recognised when they were swapped."""
+
+    candidates: list[list[int]]
+    kept: list[dict[str, float]]
+
+    def best(self, label: str, criterion: Criterion) -> list[int]:
+        """The set that `criterion` likes best for a label; of equally good ones the smallest."""
+        scored = zip(self.kept, self.candidates, strict=True)
+        return min(scored, key=lambda each: (criterion(each[0], label), len(each[1])))[1]
 
 
 def mode_sets(parts: Decomposition, exhaustive: bool) -> list[list[int]]:

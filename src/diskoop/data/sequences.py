@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, suggest
 
 Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "all")
@@ -57,7 +57,7 @@ class Sequences:
     starts: Indices  # (n,) where in `frames` each sequence begins
     lengths: Indices  # (n,) how many frames it has
     labels: Mapping[str, Indices] = field(default_factory=dict)  # name -> (n,) codes
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name -> what each code means
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label or track -> what each code means
     units: Units = PIXELS
     name: str = "an array"
     parts: NDArray[np.int8] | None = None  # (n,) which of PARTS each belongs to; None: nobody said
@@ -66,6 +66,7 @@ class Sequences:
     clip_names: Sequence[str] = ()
     notes: tuple[str, ...] = ()  # what was left out or altered on the way here, in sentences
     listen: Callable[[str], NDArray[np.float32]] | None = None  # a clip's name -> its sound, where it comes from sound
+    tracks: Mapping[str, Indices] = field(default_factory=dict)  # name -> (total,) a code a frame; -1: nobody said
 
     @classmethod
     def of(cls, x: Array, labels: Mapping[str, Indices] | None = None, **more: Any) -> "Sequences":
@@ -102,10 +103,19 @@ class Sequences:
         for label, codes in self.labels.items():
             if codes.shape != (len(self),):
                 raise InputError(f"label {label!r} of {self.name}: expected {len(self)} codes, got shape {codes.shape}")
+        for track, codes in self.tracks.items():
+            if track in self.labels:
+                raise InputError(f"{self.name} has a label and a track {track!r}; call one of them something else")
+            if codes.shape != (total := len(self.frames),):
+                raise InputError(
+                    f"track {track!r} of {self.name}: expected a code for each of {total} frames, "
+                    f"got shape {codes.shape}"
+                )
 
     def __repr__(self) -> str:
         labels = f", labels {', '.join(self.labels)}" if self.labels else ""
-        return f"Sequences({self.name}: {len(self)} x {tuple(self.shape[1:])} {self.frames.dtype}{labels})"
+        tracks = f", tracks {', '.join(self.tracks)}" if self.tracks else ""
+        return f"Sequences({self.name}: {len(self)} x {tuple(self.shape[1:])} {self.frames.dtype}{labels}{tracks})"
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -134,12 +144,24 @@ class Sequences:
 
     def take(self, indices: Indices | Sequence[int]) -> Array:
         """The sequences at `indices`, read when asked for, zeros behind those that are shorter than the longest."""
+        return self._rows(self.frames, indices, behind=0)
+
+    def track(self, name: str, indices: Indices | Sequence[int]) -> Indices:
+        """The codes of a track frame by frame, (n, longest of `indices`), -1 behind those that are shorter."""
+        if name not in self.tracks:
+            known = suggest(name, self.tracks) if self.tracks else "it has none"
+            raise InputError(f"{self.name} has no track {name!r}; {known}")
+        return self._rows(self.tracks[name], indices, behind=-1)
+
+    def _rows(self, column: Array, indices: Indices | Sequence[int], behind: int) -> Array:
+        """What `column` (total, ...) holds for the sequences at `indices`, and `behind` the shorter ones."""
         starts, lengths = self.starts[indices], self.lengths[indices]
         longest = int(lengths.max()) if len(lengths) else 0
-        native = self.frames.dtype.newbyteorder("=")  # torch takes no other
-        out = np.zeros((len(starts), longest, *self.frames.shape[1:]), native)
+        native = column.dtype.newbyteorder("=")  # torch takes no other
+        out = np.empty((len(starts), longest, *column.shape[1:]), native)
         for row, start, length in zip(out, starts, lengths, strict=True):
-            row[:length] = self.frames[start : start + length]
+            row[:length] = column[start : start + length]
+            row[length:] = behind
         return out
 
     def batch(self, indices: Indices, weight: Tensor) -> tuple[Tensor, Tensor | None]:

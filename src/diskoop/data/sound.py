@@ -2,7 +2,7 @@
 
 import re
 import wave
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,17 @@ def frame_count(samples: int) -> int:
     return 1 + samples // HOP
 
 
+def frame_codes(segments: Iterable[tuple[int, int, int]], count: int) -> NDArray[np.int64]:
+    """Segments (begin, end, code) in samples -> (count,) the code of the segment that holds each frame's centre.
+
+    -1 where none does; where two do, the later one in the list has it.
+    """
+    codes = np.full(count, -1, np.int64)
+    for begin, end, code in segments:  # frame t, centred on sample 160 t, has it if begin <= 160 t < end
+        codes[-(-begin // HOP) : -(-end // HOP)] = code
+    return codes
+
+
 def spectrogram(sound: Sound) -> NDArray[np.float32]:
     """(samples,) -> (time, bin): the logarithm of each frame's magnitudes; frame t is centred on sample 160 t."""
     return _log_magnitude(_transform(sound, 0, frame_count(len(sound))))
@@ -130,6 +141,19 @@ def sound_of(logs: NDArray[Any], original: Sound | None = None, begin: int = 0, 
         phase = _phase(now + 0.99 * (now - before))
         before = now
     return _inverse(magnitude * phase, samples)
+
+
+def cepstra(logs: NDArray[Any], count: int) -> NDArray[np.float64]:
+    """Log spectra (..., bins) -> their cepstral coefficients 1 to `count`: the orthonormal cosine transform (type II).
+
+    The 0th, how loud it is, is left out.
+    """
+    bins = logs.shape[-1]
+    if not 1 <= count < bins:
+        raise InputError(f"expected a count of coefficients from 1 to {bins - 1}, got {count}")
+    angles = np.pi / bins * np.outer(np.arange(bins) + 0.5, np.arange(1, count + 1))
+    coefficients: NDArray[np.float64] = logs @ (np.sqrt(2 / bins) * np.cos(angles))
+    return coefficients
 
 
 def write_wav(path: str | Path, sound: NDArray[Any]) -> Path:

@@ -1,6 +1,7 @@
 """the paper's TIMIT: speakers reading sentences, from the corpus or its sample"""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,9 +10,9 @@ import numpy as np
 
 from diskoop.data import sound
 from diskoop.data.assembly import assemble
-from diskoop.data.clips import files_below, gather
+from diskoop.data.clips import SKIP, decoding, files_below, gather
 from diskoop.data.labels import code
-from diskoop.data.sequences import Sequences, Units
+from diskoop.data.sequences import Indices, Sequences, Units
 from diskoop.errors import InputError
 from diskoop.settings import DataSettings
 
@@ -23,6 +24,15 @@ CORE = {
 }
 SENTENCE = re.compile(r"(sa|si|sx)\d+")
 SPEAKER = re.compile(r"(?:dr(\d)-)?([fm][a-z]{3}\d)")
+SEGMENT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,9})\s+(\S+)")
+# The customary 39 classes of TIMIT's 61 phones (Lee and Hon 1989): each class, then what else is folded into it.
+FOLDING = (
+    "iy, ih ix, eh, ae, aa ao, ah ax ax-h, uh, uw ux, er axr, ey, ay, oy, aw, ow, m em, n en nx, ng eng, l el, r, w, "
+    "y, hh hv, f, th, s, sh zh, v, dh, z, ch, jh, p, t, k, b, d, g, dx, sil pcl tcl kcl bcl dcl gcl h# pau epi"
+)
+_CLASSES = [phones.split() for phones in FOLDING.split(",")]
+PHONES = tuple(phones[0] for phones in _CLASSES)
+CODES = {phone: at for at, phones in enumerate(_CLASSES) for phone in phones} | {"q": -1}  # no class for glottal stops
 
 
 class Recording(NamedTuple):
@@ -33,6 +43,7 @@ class Recording(NamedTuple):
     dialect: str
     sentence: str
     use: str  # train, test, or nothing
+    phones: Path | None  # the .phn beside it
 
 
 def load(settings: DataSettings) -> Sequences:
@@ -67,34 +78,80 @@ def load(settings: DataSettings) -> Sequences:
         columns["split"] = [said[one.speaker] for one in there]
     choice = settings.model_copy(update={"group": settings.group or "speaker"})
     labels = code(columns, always=("speaker",))
-    notes = (*gathered.notes, *labels.notes)
+    phones, unread = _phones(there, gathered.lengths, settings.skip_bad)
+    notes = (*gathered.notes, *labels.notes, *unread)
     everything = assemble("timit", gathered, labels, Units(rate=sound.RATE), choice, notes=notes)
     # Texts that everyone reads are known from training: they are neither validated with nor tested on.
     known = [by_name[everything.clip_name(at)].sentence.startswith("sa") for at in range(len(everything))]
     fair = everything.select(~(np.array(known) & (everything.parts != 0)))
+    if (phones >= 0).any():
+        fair = replace(fair, tracks={"phone": phones}, values={**fair.values, "phone": PHONES})
     return replace(fair, listen=lambda name: sound.read_sound(root / name))
+
+
+def is_corpus(root: Path) -> bool:
+    """Whether a folder holds recordings of timit."""
+    return root.is_dir() and any(SPEAKER.fullmatch(file.parent.name.lower()) for file in files_below(root))
 
 
 def _recordings(root: Path) -> list[Recording]:
     """Each sentence once, in upper or lower case: TRAIN/DR1/FCJF0/SX37.WAV, dr1-fcjf0/sx37.wav."""
     found: dict[tuple[str, str], Recording] = {}
-    for file in files_below(root):
+    files = files_below(root)
+    phones = {(file.parent, _sentence(file)): file for file in files if file.suffix.lower() == ".phn"}
+    for file in files:
         if file.suffix.lower() not in sound.SUFFIXES:
             continue
         above = [part.lower() for part in (root.resolve() / file.relative_to(root)).parts[-4:-1]]
-        sentence = file.name.lower().split(".")[0]  # some copies hold SX37.WAV and SX37.WAV.wav, the same sound
+        sentence = _sentence(file)
         who = SPEAKER.fullmatch(above[-1])
         if who is None or not SENTENCE.fullmatch(sentence):
             continue
         dialect = who[1] or next((part[2:] for part in above if re.fullmatch(r"dr\d", part)), "unknown")
         use = next((part for part in above if part in ("train", "test")), "")
-        found.setdefault((who[2], sentence), Recording(file, who[2], dialect, sentence, use))
+        beside = phones.get((file.parent, sentence))
+        found.setdefault((who[2], sentence), Recording(file, who[2], dialect, sentence, use, beside))
     if not found:
         raise InputError(
             f"{root} holds no recordings of timit, wanted TRAIN/DR1/FCJF0/SX37.WAV as in the corpus or "
             "dr1-fcjf0/sx37.wav as in its sample; other recordings are read with data.path alone, without data.name"
         )
     return list(found.values())
+
+
+def _sentence(file: Path) -> str:
+    return file.name.lower().split(".")[0]  # some copies hold SX37.WAV and SX37.WAV.wav, the same sound
+
+
+def _phones(there: Sequence[Recording], lengths: Indices, skip_bad: bool) -> tuple[Indices, list[str]]:
+    """(total,) the class of each frame of these recordings, end to end; and notes about what cannot be read."""
+    codes, notes = [], []
+    for one, length in zip(there, lengths, strict=True):
+        try:
+            segments = [] if one.phones is None else _segments(one.phones)
+        except InputError as error:
+            if not skip_bad:
+                raise InputError(f"{error} ({SKIP})") from None
+            notes.append(f"left out: {error}")
+            segments = []
+        codes.append(sound.frame_codes(segments, length))
+    return np.concatenate(codes), notes
+
+
+def _segments(file: Path) -> list[tuple[int, int, int]]:
+    """The lines `begin end phone` of a .phn file, in samples, the phone as its class."""
+    with decoding(file, "list of phones"):
+        lines = file.read_text(encoding="utf-8", errors="replace").rstrip().split("\n")
+    segments = []
+    for number, line in enumerate(lines, 1):
+        said = SEGMENT.fullmatch(line.strip())
+        if said is None or int(said[1]) > int(said[2]) or said[3] not in CODES:
+            raise InputError(
+                f"{file}, line {number}: expected where a phone of timit begins and ends, and its name, such as "
+                f"'0 2400 h#', got {line[:40]!r}; mend it"
+            )
+        segments.append((int(said[1]), int(said[2]), CODES[said[3]]))
+    return segments
 
 
 def _said(found: list[Recording]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A judge looks at sequences, drawn or decoded, and says for every label which value it sees. It has a network of its own
 and learns from the training split alone, so that it owes nothing to the model it judges; how often it is right on clean
-test sequences is measured once and goes wherever its verdicts go.
+test sequences is measured once and goes wherever its verdicts go. A judge of frames looks at one frame at a time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +35,11 @@ STEPS = 1000  # enough for the hardest label of the sets here, whatever the size
 PACE = TrainSettings(batch=32, lr=3e-3, schedule="cosine", warmup=100)
 WIDTH = 64  # of a frame's code
 ACROSS = 32  # pixels; larger frames are averaged down to it, for what a label names is larger than a pixel
+FRAMES = 4  # out of each sequence, for a judge of frames
 BLUR = 1.5  # pixels: the strongest blur of a training clip
 NOISE = 0.03  # in the model's units: the strongest noise
+FLOORS = {"sprites": 0.99, "puppets": 0.99}  # what a judge of these sets must reach for its verdicts to count
+GOOD = 0.99  # elsewhere a label may be harder to tell; below this it is said
 GLIMPSES = 4096  # sequences of which a frame is looked at to tell whether data have changed
 
 
@@ -49,7 +52,8 @@ class Judge:
     accuracy: Mapping[str, float]  # label -> share of the clean test sequences that it names rightly
     left_out: Mapping[str, str]  # label -> why it cannot be judged
     units: Units  # of what it looks at
-    tested: int  # how many test sequences `accuracy` is about
+    tested: int  # how many test sequences, or frames, `accuracy` is about
+    of_frames: bool = False  # it was shown single frames
 
     def __repr__(self) -> str:
         return f"Judge({', '.join(self.labels)})"
@@ -62,7 +66,38 @@ class Judge:
         """One line for whoever reads its verdicts: how often it is right itself, and what it does not judge."""
         shares = ", ".join(f"{label} {share:.1%}" for label, share in self.accuracy.items())
         missing = [f"{label} is left out: {why}" for label, why in self.left_out.items()]
-        return "; ".join([f"judge: {shares} on {self.tested} clean test sequences", *missing])
+        return "; ".join([f"judge: {shares} on {self.tested} clean test {self._looks_at}", *missing])
+
+    @property
+    def _looks_at(self) -> str:
+        return "frames" if self.of_frames else "sequences"
+
+    def require(self, settings: DataSettings) -> str:
+        """What to say of its floor on the set of `settings`; an InputError if it stays below one that it must reach."""
+        name = settings.name or ("puppets" if settings.path is None else None)
+        floor = FLOORS.get(name or "")
+        poor = {label: share for label, share in self.accuracy.items() if share < (floor or GOOD)}
+        shares = ", ".join(f"{label} {share:.1%}" for label, share in poor.items())
+        if floor is None:
+            weak = f"; below {GOOD:.0%}, so read what it says of them with care: {shares}" if poor else ""
+            return f"judge's floor: none for this set{weak}"
+        if poor:
+            raise InputError(
+                f"the judge is too poor to score anything: on {self.tested} clean test {self._looks_at} of {name} it "
+                f"must name {floor:.0%} of every label rightly, got {shares}"
+            )
+        return f"judge's floor: {floor:.0%} on {name}, reached"
+
+    def predict_frames(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, Indices]:
+        """label -> (n, time): the code that each frame shows by itself, whatever comes before and after."""
+        seen = np.asarray(x)
+        count, time = seen.shape[:2]
+        real = _checked_lengths(lengths, count, time)
+        inside = np.arange(time) < real[:, None]
+        codes = {label: np.full((count, time), -1, np.int64) for label in self.labels}
+        for label, some in self.predict(seen[inside][:, None]).items():
+            codes[label][inside] = some
+        return codes
 
     def predict(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, Indices]:
         """label -> (n,): the code of the value that each sequence shows. `x` and `lengths` as in `logits`."""
@@ -159,7 +194,12 @@ def _picture_reader(channels: int) -> nn.Sequential:
 
 
 def train_judge(
-    everything: Sequences, seed: int = 0, device: str = "cpu", steps: int = STEPS, reporter: Reporter | None = None
+    everything: Sequences,
+    seed: int = 0,
+    device: str = "cpu",
+    steps: int = STEPS,
+    reporter: Reporter | None = None,
+    of_frames: bool = False,
 ) -> Judge:
     """A judge of every label that can be judged, trained on the training split and measured on the test split.
 
@@ -175,9 +215,11 @@ def train_judge(
         torch.manual_seed(seed)
         network = Network(everything.shape[2:], [len(names) for names in values.values()])
     reporter = reporter or Reporter()
-    reporter.say(f"training a judge of {', '.join(values)} on {len(train_set)} sequences of {everything.name}")
-    _fit(network.to(device), train_set, list(values), seed, steps, reporter)
-    judge = Judge(network.eval(), values, {}, left_out, everything.units, len(test_set))
+    of = "single frames of " if of_frames else ""
+    reporter.say(f"training a judge of {', '.join(values)} on {of}{len(train_set)} sequences of {everything.name}")
+    _fit(network.to(device), train_set, list(values), seed, steps, reporter, of_frames)
+    tested = int(test_set.lengths.sum()) if of_frames else len(test_set)
+    judge = Judge(network.eval(), values, {}, left_out, everything.units, tested, of_frames)
     return replace(judge, accuracy=_accuracy(judge, test_set))
 
 
@@ -199,7 +241,15 @@ def _why_not(everything: Sequences, label: str) -> str | None:
     return None
 
 
-def _fit(network: Network, data: Sequences, labels: Sequence[str], seed: int, steps: int, reporter: Reporter) -> None:
+def _fit(
+    network: Network,
+    data: Sequences,
+    labels: Sequence[str],
+    seed: int,
+    steps: int,
+    reporter: Reporter,
+    of_frames: bool,
+) -> None:
     weight = next(network.parameters())
     codes = [torch.from_numpy(data.labels[label]).to(weight.device) for label in labels]
     shares = [_even(code, head.out_features) for code, head in zip(codes, network.heads, strict=True)]  # type: ignore[arg-type]
@@ -213,6 +263,8 @@ def _fit(network: Network, data: Sequences, labels: Sequence[str], seed: int, st
                 group["lr"] = learning_rate(PACE, step, steps)
             x, mask = data.deliver(ready.x, ready.mask, weight)
             chosen = torch.from_numpy(ready.indices).to(weight.device)
+            if of_frames:
+                x, mask, chosen = _single_frames(x, mask, chosen, generator)
             verdicts = network(_worn(x, generator), mask)
             losses = [
                 functional.cross_entropy(logits, code[chosen], share)
@@ -222,6 +274,16 @@ def _fit(network: Network, data: Sequences, labels: Sequence[str], seed: int, st
             torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             progress.advance(task)
+
+
+def _single_frames(
+    x: Tensor, mask: Tensor | None, chosen: Tensor, generator: torch.Generator
+) -> tuple[Tensor, None, Tensor]:
+    """Some frames out of each sequence as sequences of one frame, and whose they are."""
+    lengths = torch.full((len(x),), x.shape[1], device=x.device) if mask is None else mask.sum(1)
+    drawn = torch.rand((len(x), FRAMES), generator=generator, device=x.device) * lengths.unsqueeze(1)
+    rows = torch.arange(len(x), device=x.device).unsqueeze(1)
+    return x[rows, drawn.long()].flatten(0, 1).unsqueeze(1), None, chosen.repeat_interleave(FRAMES)
 
 
 def _even(codes: Tensor, count: int) -> Tensor:
@@ -271,27 +333,34 @@ def _blurred(x: Tensor, sigma: Tensor) -> Tensor:
 def _accuracy(judge: Judge, data: Sequences) -> dict[str, float]:
     """label -> the share of `data` that `judge` names rightly."""
     right = dict.fromkeys(judge.labels, 0)
+    look = judge.predict_frames if judge.of_frames else judge.predict
     for indices in chunks(len(data)):
-        for label, codes in judge.predict(data.take(indices), data.lengths[indices]).items():
-            right[label] += int((codes == data.labels[label][indices]).sum())
-    return {label: count / len(data) for label, count in right.items()}
+        for label, codes in look(data.take(indices), data.lengths[indices]).items():
+            truth = data.labels[label][indices]
+            right[label] += int((codes == (truth[:, None] if judge.of_frames else truth)).sum())
+    return {label: count / judge.tested for label, count in right.items()}
 
 
 def judge_for(
-    everything: Sequences, settings: DataSettings, device: str = "cpu", reporter: Reporter | None = None
+    everything: Sequences,
+    settings: DataSettings,
+    device: str = "cpu",
+    reporter: Reporter | None = None,
+    of_frames: bool = False,
 ) -> Judge:
     """The judge of the set that `settings` describe: from the cache, or trained now and kept there."""
-    path = cache_folder() / f"judge-{_key(everything, settings)}.safetensors"
+    kind = "frame-judge" if of_frames else "judge"
+    path = cache_folder() / f"{kind}-{_key(everything, settings)}.safetensors"
     try:
         return _load(path, everything, device)
     except InputError:  # not there yet, or damaged: either way training mends it
-        judge = train_judge(everything, device=device, reporter=reporter)
+        judge = train_judge(everything, device=device, reporter=reporter, of_frames=of_frames)
         _save(path, judge)
         return judge
 
 
 def _save(path: Path, judge: Judge) -> None:
-    kept = ("values", "accuracy", "left_out", "tested")
+    kept = ("values", "accuracy", "left_out", "tested", "of_frames")
     write_tensors(path, "judge", judge.network.state_dict(), {name: getattr(judge, name) for name in kept})
 
 

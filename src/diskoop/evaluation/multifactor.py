@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.decomposition import Decomposition, What
 from diskoop.analysis.discovery import Verdict
+from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
+from diskoop.evaluation.judges import Judge
+from diskoop.run import Run
 
 Array = NDArray[Any]
 
+MATCHED_ON = 512  # training sequences on which factors are matched to labels
 LEAST_GAIN = 0.1  # a factor that hands over no label more often than this, where donors differ, matches none
 
 
@@ -49,9 +53,9 @@ def floor(classes: Sequence[int]) -> float:
     return score(chance, classes)
 
 
-def shows_donor(parts: Decomposition, what: Sequence[str], verdict: Verdict, donors: Array) -> dict[str, Array]:
+def shows_donor(parts: Decomposition, what: What, verdict: Verdict, donors: Array) -> dict[str, Array]:
     """After a swap of `what`: for each label (n,) whether a sequence shows its donor's true value."""
-    new = parts.swap(list(what), donors)
+    new = parts.swap(what, donors)
     seen = verdict(new.decode(), new.lengths)
     labels = parts.clips.labels
     return {label: seen[label] == labels[label][donors] for label in seen if label in labels}
@@ -83,13 +87,24 @@ def multifactor(
     donors, labels = _donors(len(parts), seed), tuple(matched)
     rows = [shows_donor(parts, matched[label], verdict, donors) for label in labels]
     matrix = np.array([[row[label].mean() for label in labels] for row in rows])
-    return Multifactor(labels, tuple(_classes(parts, label) for label in labels), matrix, matched)
+    return Multifactor(labels, tuple(value_count(parts.clips, label) for label in labels), matrix, matched)
+
+
+def matched_factors(run: Run, train: Sequences, judge: Judge) -> dict[str, list[str]]:
+    """Label -> its factors: those that bear its name, and the others by what they change in some training sequences."""
+    names = [name for name in run.require_found().names if name != "rest"]
+    matched = {label: [label] for label in judge.labels if label in names}
+    if anonymous := [name for name in names if name not in matched]:
+        some = train.select(np.random.Generator(np.random.PCG64(1)).permutation(len(train))[:MATCHED_ON])
+        matched = match(run.decompose(some), anonymous, judge.predict) | matched
+    return {label: matched[label] for label in judge.labels if label in matched}
 
 
 def _donors(count: int, seed: int) -> Array:
     return np.random.Generator(np.random.PCG64(seed)).permutation(count)
 
 
-def _classes(parts: Decomposition, label: str) -> int:
-    words = parts.clips.values.get(label)
-    return int(parts.clips.labels[label].max()) + 1 if words is None else len(words)
+def value_count(clips: Sequences, label: str) -> int:
+    """How many values a label has."""
+    words = clips.values.get(label)
+    return int(clips.labels[label].max()) + 1 if words is None else len(words)

@@ -2,17 +2,21 @@
 
 import json
 import os
+import shlex
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import diskoop
 from diskoop.errors import InputError, Stopped
 from diskoop.settings import Settings, merged, parse_overrides, presets, read_yaml
+
+if TYPE_CHECKING:
+    from diskoop.interfaces.scoring import Wishes
 
 # Everything heavier is imported by the command that needs it: `diskoop --help` answers at once.
 
@@ -357,6 +361,109 @@ def forecast(
     if not as_json:
         workshop.show_errors(facts)
     _written(files, facts, as_json)
+
+
+Repeats = Annotated[int | None, typer.Option(min=1, help="Repetitions of what is random; the paper has 300.")]
+Moving = Annotated[str | None, typer.Option("--moves", metavar="LABEL", help="The label that says what is done.")]
+Speaker = Annotated[
+    str | None, typer.Option("--who", metavar="LABEL", help="Of sound: the label that says who speaks.")
+]
+Limit = Annotated[int | None, typer.Option(min=8, help="Measure on so many test sequences only.")]
+
+
+@app.command()
+def evaluate(
+    path: RunPath,
+    repeats: Repeats = None,
+    limit: Limit = None,
+    moves: Moving = None,
+    who: Speaker = None,
+    baselines: Annotated[bool, typer.Option(help="Measure what stands beside it too.")] = True,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Measure all that a run's data allow: swaps, samples, codes, speakers, errors; Ctrl-C and again goes on."""
+    from diskoop.interfaces import scoring, workshop
+    from diskoop.training.progress import Reporter
+
+    run = workshop.open_run(path, device)
+    results, files = scoring.evaluate(run, _wishes(repeats, limit, moves, who, baselines, seed), Reporter())
+    if not as_json:
+        scoring.show(results)
+    _written(files, results.as_json(), as_json)
+
+
+@app.command()
+def compare(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="The runs' folders.")],
+    repeats: Repeats = None,
+    limit: Limit = None,
+    moves: Moving = None,
+    who: Speaker = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the tables to OUT.md and OUT.json.")] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Put runs side by side, measured alike."""
+    from diskoop.interfaces import scoring, workshop
+    from diskoop.training.progress import Reporter
+
+    if len({path.resolve() for path in paths}) < max(2, len(paths)):
+        raise InputError(f"expected two different runs at least, got {', '.join(map(str, paths))}")
+    runs = [workshop.open_run(path, device) for path in paths]
+    results = scoring.compare(runs, _wishes(repeats, limit, moves, who, False, seed), Reporter())
+    if not as_json:
+        scoring.show(results)
+    _written([] if out is None else results.write(out), results.as_json(), as_json)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="sprites, faces, speech or ablation.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings beside the preset's.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small and real: minutes on two cores.")] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(help="The real set's folder; for speech also any recordings in a folder for each speaker."),
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Another preset than the paper's, or --quick's own.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; by default one under reproduced/.")] = None,
+    repeats: Repeats = None,
+    who: Speaker = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Make the paper's tables: train, judge, measure, published figures beside; the same command goes on."""
+    from diskoop.interfaces import scoring
+    from diskoop.interfaces.reproduce import Order
+    from diskoop.interfaces.reproduce import reproduce as make
+    from diskoop.training.progress import Reporter
+
+    folder = out or Path("reproduced") / f"{name}{'-quick' if quick else ''}"
+    wishes = _wishes(repeats, None, None, who, True, seed)
+    order = Order(
+        name, quick, data, folder, preset, parse_overrides(overrides or []), seed, repeats, device, wishes.command
+    )
+    results, files = make(order, wishes, Reporter())
+    if not as_json:
+        scoring.show(results)
+    _written(files, results.as_json(), as_json)
+
+
+def _wishes(
+    repeats: int | None, limit: int | None, moves: str | None, who: str | None, beside: bool, seed: int
+) -> "Wishes":
+    """What an evaluation is asked for, and the command that asks."""
+    from diskoop.evaluation.protocols import Plan
+    from diskoop.interfaces.scoring import Wishes, watched
+
+    command = shlex.join(["diskoop", *sys.argv[1:]])
+    return Wishes(Plan(repeats or Plan.repeats, seed=seed, watch=watched), limit, moves, who, beside, command)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ def describe_data(everything: Sequences) -> dict[str, Any]:
         "shape": list(everything.shape[1:]),
         "type": str(everything.frames.dtype),
         "range": _range(everything),
-        "labels": {label: _counts(everything, label) for label in everything.values},
+        "labels": {label: _counts(everything, label) for label in everything.values if label in everything.labels},
         "notes": list(everything.notes),
     }
     if everything.mask is not None:

@@ -23,7 +23,7 @@ from diskoop.data import SPLITS, Sequences, Units, open_data, settings_like
 from diskoop.data.sound import sound_of, write_wav
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.judges import Judge, judge_for
-from diskoop.evaluation.multifactor import Multifactor, match, multifactor
+from diskoop.evaluation.multifactor import Multifactor, matched_factors, multifactor
 from diskoop.figures import (
     all_combinations,
     embedding_figure,
@@ -44,7 +44,6 @@ from diskoop.storage import whole_file, whole_folder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MATCHED_ON = 512  # training sequences on which factors are matched to labels
 BATCH = 256  # the paper's, for its search among modes
 DONORS = 5  # shown for each factor
 MAPPED = 1500  # clips on a map; more take minutes and hide each other
@@ -339,14 +338,8 @@ def judge_of(run: Run) -> Judge:
 
 def scored(run: Run, judge: Judge) -> Multifactor:
     """Factors that bear the names of labels, the others matched to labels in training, swapped in the test split."""
-    names = [name for name in run.require_found().names if name != "rest"]
-    matched = {label: [label] for label in judge.labels if label in names}
-    if anonymous := [name for name in names if name not in matched]:
-        train = run.data("train")
-        some = train.select(_drawn(len(train), MATCHED_ON, 1))
-        matched = match(run.decompose(some), anonymous, judge.predict) | matched
-    in_order = {label: matched[label] for label in judge.labels if label in matched}
-    return multifactor(run.decompose(run.data("test")), in_order, judge.predict)
+    matched = matched_factors(run, run.data("train"), judge)
+    return multifactor(run.decompose(run.data("test")), matched, judge.predict)
 
 
 def score_facts(result: Multifactor, judge: Judge) -> dict[str, Any]:

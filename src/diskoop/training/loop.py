@@ -56,7 +56,7 @@ def train(
     `again` is the command that goes on when it is interrupted, if that is not `diskoop train --resume`.
     """
     folder = RunFolder(Path(path))
-    settings = _at_home_anywhere(settings)
+    settings = at_home_anywhere(settings)
     if folder.checkpoint.exists():
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
@@ -284,7 +284,7 @@ def start_fabric(options: TrainSettings) -> "Fabric":
     return Fabric(accelerator=options.device, devices=1, precision=PRECISIONS[options.precision])  # type: ignore[arg-type]
 
 
-def _at_home_anywhere(settings: Settings) -> Settings:
+def at_home_anywhere(settings: Settings) -> Settings:
     """Paths made absolute: a run may be resumed from another folder."""
     paths = {"path": settings.data.path, "labels": settings.data.labels}
     known = {key: str(Path(path).expanduser().resolve()) for key, path in paths.items() if path is not None}

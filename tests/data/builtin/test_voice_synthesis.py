@@ -95,6 +95,10 @@ def test_sounds_are_of_a_sentences_length_and_level(utterances: list[Utterance])
     assert 2 < np.mean([len(utterance.sound) for utterance in utterances]) / RATE < 4
 
 
+def test_segments_are_known_without_the_sound(utterances: list[Utterance]) -> None:
+    assert [voices.segments(number) for number in SOME] == [utterance.segments for utterance in utterances]
+
+
 def test_every_sample_is_in_one_segment(utterances: list[Utterance]) -> None:
     for utterance in utterances:
         segments = utterance.segments
@@ -223,5 +227,7 @@ def test_speakers_are_told_apart_about_as_well_as_real_ones() -> None:
 def test_others_are_refused() -> None:
     with pytest.raises(ValueError, match="from 0 to 671, got 672"):
         voices.utterance(672)
+    with pytest.raises(ValueError, match="from 0 to 671, got -1"):
+        voices.segments(-1)
     with pytest.raises(ValueError, match="from 0 to 83, got -1"):
         voices.speaker(-1)

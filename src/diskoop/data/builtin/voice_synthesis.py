@@ -197,7 +197,8 @@ _CODAS = "n n n m ng l l r r s z z t t d d k p v f th sh zh g b ch n-t n-d s-t k
 
 def _pick(random: Random, clusters: str) -> tuple[str, ...]:
     """One of them, with the closures of its stops."""
-    phones = str(random.choice(clusters.split())).split("-")
+    choices = clusters.split()
+    phones = choices[random.integers(len(choices))].split("-")  # as `choice` would, but quicker
     return tuple(part for phone in phones for part in ((CLOSURES[phone], phone) if phone in CLOSURES else (phone,)))
 
 
@@ -432,12 +433,22 @@ class Utterance:
 
 def utterance(number: int) -> Utterance:
     """Speaker number // SENTENCES reads one of his or her sentences."""
+    voice, segments, notes, random = _planned(number)
+    sound = pronounce(segments, notes, voice, random)
+    return Utterance(record(sound, random), voice, tuple(segments))
+
+
+def segments(number: int) -> tuple[Segment, ...]:
+    """Those of an utterance, without making its sound."""
+    return tuple(_planned(number)[1])
+
+
+def _planned(number: int) -> tuple[Speaker, list[Segment], list[Note], Random]:
+    """Who speaks, what when and how high; the rest is drawn from the generator as it is left."""
     if not 0 <= number < UTTERANCES:
         raise ValueError(f"expected an utterance from 0 to {UTTERANCES - 1}, got {number}")
     voice, random = speaker(number // SENTENCES), _random(2, number)
-    segments, notes = timed(sentence(number), voice, random)
-    sound = pronounce(segments, notes, voice, random)
-    return Utterance(record(sound, random), voice, tuple(segments))
+    return voice, *timed(sentence(number), voice, random), random
 
 
 def record(sound: Array, random: Random) -> NDArray[np.float32]:

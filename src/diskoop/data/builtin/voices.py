@@ -9,7 +9,8 @@ from diskoop.data.assembly import assemble
 from diskoop.data.builtin import voice_synthesis as synthesis
 from diskoop.data.clips import Clip, gather
 from diskoop.data.labels import code
-from diskoop.data.sequences import Sequences, Units
+from diskoop.data.sequences import Indices, Sequences, Units
+from diskoop.data.timit import CODES, PHONES
 from diskoop.settings import DataSettings
 
 
@@ -25,7 +26,19 @@ def load(settings: DataSettings) -> Sequences:
     }
     everything = assemble("voices", gathered, code(columns), Units(rate=sound.RATE), settings)
     numbers = {name: number for number, name in enumerate(gathered.names)}
-    return replace(everything, notes=(), listen=lambda name: synthesis.utterance(numbers[name]).sound)
+    return replace(
+        everything,
+        notes=(),
+        listen=lambda name: synthesis.utterance(numbers[name]).sound,
+        tracks={"phone": np.concatenate([_phones(*clip) for clip in enumerate(gathered.lengths)])},
+        values={**everything.values, "phone": PHONES},
+    )
+
+
+def _phones(number: int, frames: int) -> Indices:
+    """(frames,) the class of each, of those that TIMIT's phones are folded to."""
+    spoken = synthesis.segments(number)
+    return sound.frame_codes([(start, end, CODES[phone]) for start, end, phone in spoken], frames)
 
 
 def _clips() -> list[Clip]:

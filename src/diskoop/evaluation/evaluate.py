@@ -1,0 +1,404 @@
+"""a run, or what stands beside it -> every figure that its data allow, and the tables they go into"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from diskoop.data import open_data
+from diskoop.data.sequences import Sequences
+from diskoop.errors import InputError, suggest
+from diskoop.evaluation.baselines import mean_cepstrum, mean_spectrum, pca_dmd, slow_features, untrained
+from diskoop.evaluation.inspection import consistency, disentanglement, errors, leaks, resources, some_of
+from diskoop.evaluation.judges import Judge, judge_for
+from diskoop.evaluation.leaking import leaking
+from diskoop.evaluation.metrics import Summary
+from diskoop.evaluation.multifactor import floor, value_count
+from diskoop.evaluation.protocols import (
+    Plan,
+    factorial,
+    moving_label,
+    one_at_a_time,
+    two_factors,
+    two_factors_as_found,
+)
+from diskoop.evaluation.results import Column, Figures, Measured, Table, exactly
+from diskoop.evaluation.verification import error_rate, phones, speakers, who_speaks, whole_recordings
+from diskoop.provenance import Origin, commit, nearest_preset
+from diskoop.run import Run
+from diskoop.storage import write_text
+from diskoop.training.checkpoint import weights_checksum
+from diskoop.training.progress import Reporter
+
+Outcome = tuple[Figures, list[str]]
+Stages = dict[str, Callable[[], Outcome]]
+
+BESIDE = {
+    "PCA + DMD": pca_dmd,
+    "slow features": slow_features,
+    "untrained network": untrained,
+    "leaks on purpose": leaking,
+}
+
+
+# --- what everything is measured with
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """The same sequences, the same judges and the same plan for every model."""
+
+    train: Sequences
+    clips: Sequences  # neither trained on nor matched on
+    judge: Judge | None
+    frame_judge: Judge | None
+    moving: str | None  # the label that says what is done
+    who: str | None  # the label that says who speaks
+    plan: Plan
+    notes: tuple[str, ...]  # what the reader of a figure should know of all this
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those that are judged."""
+        return () if self.judge is None else tuple(label for label in self.judge.labels if label in self.clips.labels)
+
+
+def bench_for(
+    run: Run,
+    plan: Plan,
+    limit: int | None = None,
+    moving: str | None = None,
+    who: str | None = None,
+    reporter: Reporter | None = None,
+) -> Bench:
+    """The test split of the run's data (at most `limit` sequences of it), and judges that are good enough for it.
+
+    Of recordings the whole ones are taken, whatever windows the run was trained on.
+    """
+    settings = run.settings.data
+    sounds = run.units.rate is not None
+    everything = whole_recordings(run) if sounds else open_data(settings)
+    train, clips = everything.part("train"), everything.part("test")
+    if moving is not None and moving not in clips.labels:
+        raise InputError(f"unknown label {moving!r}; {suggest(moving, clips.labels)}")
+    clips = clips if limit is None else some_of(clips, limit, plan)
+    device = str(next(run.model.parameters()).device)
+    notes = [f"{clips.name}: {len(clips)} test sequences, {len(train)} to train on"]
+    judge = frame_judge = None
+    try:
+        judge = judge_for(everything, settings, device, reporter)
+    except InputError as error:
+        notes.append(f"no judge: {error}")
+    else:
+        notes += [judge.describe(), judge.require(settings)]
+        if everything.is_video:
+            frame_judge = judge_for(everything, settings, device, reporter, of_frames=True)
+            notes.append(f"of single frames, {frame_judge.describe()}")
+    moves = moving or moving_label(() if judge is None else judge.labels)
+    notes.append(f"{plan.repeats} repetitions, batches of {plan.batch}, seed {plan.seed}")
+    speaks = who_speaks(clips, who) if sounds and (clips.labels or who) else None
+    return Bench(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
+
+
+# --- what was measured already
+
+
+@dataclass
+class Ledger:
+    """Outcomes by name, kept in a file as they come, so that an interrupted evaluation goes on where it was."""
+
+    path: Path | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)  # what they depend on; others than these are forgotten
+    entries: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.exists():
+            try:
+                facts = json.loads(self.path.read_text(encoding="utf-8"))
+                self.entries = facts["entries"] if facts["about"] == json.loads(json.dumps(self.about)) else {}
+            except (ValueError, KeyError, TypeError):  # damaged: measured anew
+                self.entries = {}
+
+    def once(self, name: str, stage: Callable[[], Outcome]) -> Outcome:
+        """The outcome of `stage`, from the file if it is there."""
+        if name not in self.entries:
+            figures, notes = stage()
+            self.entries[name] = {"figures": {key: asdict(value) for key, value in figures.items()}, "notes": notes}
+            if self.path is not None:
+                write_text(self.path, json.dumps({"about": self.about, "entries": self.entries}))
+        entry = self.entries[name]
+        return {key: Summary(**value) for key, value in entry["figures"].items()}, list(entry["notes"])
+
+
+def about(run: Run, bench: Bench) -> dict[str, Any]:
+    """What figures depend on: the weights, the code, the plan and how much was looked at."""
+    plan = {key: value for key, value in vars(bench.plan).items() if key != "watch"}
+    return {
+        "model": weights_checksum(run.model),
+        "operator": run.operator.source,
+        "factors": None if run.found is None else [run.found.names, run.found.source],
+        "commit": commit(),
+        "plan": plan,
+        "clips": [bench.clips.name, len(bench.clips)],
+    }
+
+
+# --- one model after another
+
+
+def measure(name: str, run: Run, bench: Bench, ledger: Ledger, command: str, say: Callable[[str], None]) -> Measured:
+    """Every figure of the run itself."""
+    stages = _stages(lambda: run, lambda: run, bench) | _stages_alone(run, bench)
+    return _measured(name, run, stages, ledger, command, say)
+
+
+def measure_beside(run: Run, bench: Bench, ledger: Ledger, command: str, say: Callable[[str], None]) -> list[Measured]:
+    """The models that stand beside it, factors found in each without labels, and for sound the means over time."""
+    models = []
+    for name, make in BESIDE.items():
+        plain = cache(partial(make, run, bench.train, bench.plan.seed))  # made when a figure is asked for, if at all
+        models.append(
+            _measured(name, run, _stages(plain, cache(partial(_with_factors, plain)), bench), ledger, command, say)
+        )
+    if bench.who is not None:
+        models += [_measured(name, run, stages, ledger, command, say) for name, stages in _means(bench).items()]
+    return models
+
+
+def _measured(
+    name: str, run: Run, stages: Stages, ledger: Ledger, command: str, say: Callable[[str], None]
+) -> Measured:
+    figures: Figures = {}
+    notes: list[str] = []
+    for title, stage in stages.items():
+        key = f"{name}: {title}"
+        if key not in ledger.entries:
+            say(key)
+        more, said = ledger.once(key, _noting(title, stage))
+        figures |= more
+        notes += said
+    seed, preset = run.settings.train.seed, nearest_preset(run.settings)
+    return Measured(name, figures, Origin(seed, preset, commit(), command), tuple(dict.fromkeys(notes)))
+
+
+def _noting(title: str, stage: Callable[[], Outcome]) -> Callable[[], Outcome]:
+    """A stage whose data do not allow it is a note, and the others go on."""
+
+    def attempt() -> Outcome:
+        try:
+            return stage()
+        except InputError as error:
+            return {}, [f"no {title}: {error}"]
+
+    return attempt
+
+
+def _stages(run: Callable[[], Run], known: Callable[[], Run], bench: Bench) -> Stages:
+    """What any model is asked; `known` is the run with its factors, or an InputError where none can be found."""
+    clips, train, plan, judge, moving = bench.clips, bench.train, bench.plan, bench.judge, bench.moving
+    stages: Stages = {"errors": lambda: (errors(run(), clips, plan), [])}
+    if judge is not None:
+        stages["two factors"] = lambda: (two_factors(run(), clips, judge, moving, plan), [])
+        stages["two factors as found"] = lambda: (two_factors_as_found(known(), clips, judge, moving, plan), [])
+        stages["one factor at a time"] = lambda: one_at_a_time(known(), train, clips, judge, plan)
+        stages["probes"] = lambda: (leaks(run(), train, clips, bench.labels, plan), [])
+        stages["DCI"] = lambda: (disentanglement(known(), clips, bench.labels, plan), [])
+    if (who := bench.who) is not None:
+        stages["speakers"] = lambda: (speakers(run(), clips, who, plan), [])
+        stages["phones"] = lambda: _with_note(*phones(run(), train, clips, plan))
+    return stages
+
+
+def _stages_alone(run: Run, bench: Bench) -> Stages:
+    """What only the run itself is asked: it takes long, or would say nothing of a baseline."""
+    clips, plan, judge, frame_judge, moving = bench.clips, bench.plan, bench.judge, bench.frame_judge, bench.moving
+    stages: Stages = {"resources": lambda: (resources(run, bench.train), [])}
+    if judge is not None and bench.clips.is_video:
+        stages["factorial swaps"] = lambda: (factorial(run, clips, judge, moving, plan), [])
+    if frame_judge is not None:
+        stages["consistency"] = lambda: (consistency(run, clips, frame_judge, moving, plan), [])
+    return stages
+
+
+def _means(bench: Bench) -> dict[str, Stages]:
+    """A recording's mean spectrum and cepstrum, which nobody trained."""
+    clips, train = bench.clips, bench.train
+    return {
+        "mean spectrum": {"speakers": lambda: _mean_rate(mean_spectrum(clips), bench)},
+        "mean cepstrum": {"speakers": lambda: _mean_rate(mean_cepstrum(clips, train), bench)},
+    }
+
+
+def _mean_rate(codes: Any, bench: Bench) -> Outcome:
+    return {"eer/mean/static": error_rate(codes, bench.clips, bench.who or "", bench.plan)}, []
+
+
+def _with_note(figures: Figures, note: str) -> Outcome:
+    return figures, [note]
+
+
+def _with_factors(plain: Callable[[], Run]) -> Run:
+    """With factors found without labels."""
+    run = plain()
+    return replace(run, found=run.find_factors())
+
+
+# --- tables
+
+
+def chance(bench: Bench) -> Measured:
+    """What guessing comes to, and what is best where the best is known."""
+    guesses = {label: exactly(1 / value_count(bench.clips, label)) for label in bench.labels}
+    begins = [f"two/{way}/{part}/kept" for way in ("paper", "two", "found") for part in ("static", "dynamic")]
+    begins += [f"{table}/{label}" for table in ("factorial", "multifactor") for label in bench.labels]
+    figures = {f"{begin}/{label}": guess for begin in begins for label, guess in guesses.items()}
+    if bench.labels:
+        figures["multifactor/score"] = exactly(floor([value_count(bench.clips, label) for label in bench.labels]))
+    return Measured("chance", figures, "1 / number of values; of the score, what doing nothing gets")
+
+
+def tables(bench: Bench) -> list[Table]:
+    """The paper's tables and those beyond, for the labels of a set."""
+    labels, moving = bench.labels, bench.moving
+    by_label = [Column(label, label, share=True) for label in labels]
+    kept = [*(Column(label, f"kept/{label}", share=True) for label in labels), Column("diversity", "diversity")]
+    ways = {
+        "paper": "operator of each batch, mixtures of the whole batch",
+        "two": "frozen operator, mixtures of two clips",
+        "found": "the same, factors as found",
+    }
+    rate = [
+        Column("static", "static", True, "↓"),
+        Column("dynamic", "dynamic", True, "↑"),
+        Column("gap", "gap", True, "↑"),
+    ]
+    return [
+        Table(
+            "Two factors",
+            [
+                Column("Acc", "acc", True, "↑"),
+                Column("IS", "is", False, "↑"),
+                Column("H(y|x)", "hyx", False, "↓"),
+                Column("H(y)", "hy", False, "↑"),
+                Column("multifactor score", "/multifactor/score", False, "↑"),
+            ],
+            f"Acc: the static part is sampled, and a judge still recognises the {moving}, as the paper measures it. It "
+            "cannot see whether anything else changed: a model that keeps everything in its dynamic part has a perfect "
+            "one. The multifactor score can.",
+            {text: f"two/{way}/static/" for way, text in ways.items()},
+        ),
+        *(
+            Table(
+                f"{part.capitalize()} part sampled: what is still recognised",
+                kept,
+                f"Share of sequences that still show their own value, which should be {wish}. Diversity is that of the "
+                "samples next to that of the reconstructions.",
+                {text: f"two/{way}/{part}/" for way, text in ways.items()},
+            )
+            for part, wish in _wishes(labels, moving)
+        ),
+        Table(
+            "Factorial swap",
+            by_label,
+            "A label's modes are searched for in each batch and swapped in that same batch, as in the paper: the share "
+            "that shows the donor's value. `alone` also asks the search that nothing else changes.",
+            {f"{label} swap": f"factorial/{label}/" for label in labels}
+            | {f"{label} swap, alone": f"factorial-alone/{label}/" for label in labels},
+        ),
+        Table(
+            "One factor at a time",
+            by_label,
+            "Factors found without labels in training sequences, swapped one at a time in test sequences: the share "
+            "that shows the donor's value.",
+            {f"{label} taken": f"multifactor/{label}/" for label in labels},
+        ),
+        Table(
+            "Scores",
+            [
+                Column("multifactor", "multifactor/score", False, "↑"),
+                Column("its floor", "multifactor/floor"),
+                Column("modularity", "dci/modularity", False, "↑"),
+                Column("compactness", "dci/compactness", False, "↑"),
+                Column("explicitness", "dci/explicitness", False, "↑"),
+                Column("factors", "factors/count"),
+                Column("stability", "factors/stability", False, "↑"),
+            ],
+            "The floor is what doing nothing scores, and what swapping everything does.",
+        ),
+        Table(
+            "What a linear probe reads",
+            by_label,
+            "Balanced accuracy on test sequences, learnt from training sequences.",
+            {
+                "from the static part": "leak/static/",
+                "from the dynamic part": "leak/dynamic/",
+                "chance": "leak/chance/",
+            },
+        ),
+        Table(
+            "Consistency of frames after a static swap",
+            by_label,
+            "A judge of single frames: the share that agree with their sequence's most frequent value (global) and "
+            "with the frame before (local).",
+            {"global": "consistency/global/", "local": "consistency/local/"},
+        ),
+        Table(
+            "Speaker verification, equal error rate",
+            rate,
+            "Cosine of codes averaged over time, all distinct pairs; in brackets a 95% interval over speakers.",
+            {
+                "operator of the evaluated set": "eer/batch/",
+                "frozen operator": "eer/frozen/",
+                "no operator": "eer/mean/",
+            },
+        ),
+        Table(
+            "What is said",
+            [
+                Column("dynamic", "phones/dynamic", True, "↑"),
+                Column("static", "phones/static", True, "↓"),
+                Column("spectrum itself", "phones/spectrum", True),
+                Column("chance", "phones/chance", True),
+            ],
+            "Balanced accuracy of a linear probe on single frames: a code that has forgotten everything has a high "
+            "dynamic error rate, and shows here.",
+        ),
+        Table(
+            "Without labels",
+            [
+                Column("reconstruction RMSE", "rec/rmse", False, "↓"),
+                Column("variance explained", "rec/explained", True, "↑"),
+                Column("next frame RMSE", "pred/ours", False, "↓"),
+                Column("holding the last", "pred/held"),
+                Column("static eigenvalues from 1", "spectrum/static_gap", False, "↓"),
+                Column("largest dynamic", "spectrum/dynamic_radius"),
+                Column("cycle error", "cycle/static", False, "↓"),
+            ],
+            "In the data's units. The cycle error is how far the static code of a swapped, decoded and encoded "
+            "sequence is from what was put in, next to how far apart sequences are.",
+        ),
+        Table(
+            "Resources",
+            [
+                Column("parameters", "cost/parameters"),
+                Column("training sequences", "cost/sequences"),
+                Column("seconds a step", "cost/step"),
+                Column("in training", "cost/trained"),
+                Column("bytes", "cost/memory"),
+            ],
+            "Weights, gradients, moments and what one step keeps for its backward pass.",
+        ),
+    ]
+
+
+def _wishes(labels: Sequence[str], moving: str | None) -> list[tuple[str, str]]:
+    """What should be recognised when either part is sampled."""
+    if moving is None:
+        return [("static", "chance for what stays"), ("dynamic", "chance for what moves")]
+    others = ", ".join(label for label in labels if label != moving) or "the others"
+    return [
+        ("static", f"all for {moving} and chance for {others}"),
+        ("dynamic", f"all for {others} and chance for {moving}"),
+    ]

@@ -1,0 +1,215 @@
+"""the paper's experiments on labelled sequences: two factors, factorial swaps, all factors one at a time"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from diskoop.analysis.decomposition import Decomposition, What
+from diskoop.analysis.discovery import Criterion, ModeSearch, Watch, everything, lowest, lowest_alone
+from diskoop.data.sequences import Indices, Sequences
+from diskoop.errors import InputError
+from diskoop.evaluation.judges import Judge
+from diskoop.evaluation.metrics import (
+    conditional_entropy,
+    diversity,
+    inception_score,
+    marginal_entropy,
+    probabilities,
+    summarize,
+)
+from diskoop.evaluation.multifactor import floor, matched_factors, multifactor, shows_donor
+from diskoop.evaluation.results import Figures, exactly
+from diskoop.numerics.weights import Weights, over_batch, over_two
+from diskoop.run import Run
+
+MOVING = (
+    "action",
+    "expression",
+    "motion",
+    "emotion",
+    "activity",
+    "gesture",
+)  # labels that say what is done, not by whom
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How thoroughly to measure."""
+
+    repeats: int = 5  # the paper has 300
+    batch: int = 256  # the paper's
+    seed: int = 0
+    searched: int | None = None  # batches in which modes are searched for; None: all
+    watch: Watch = field(default=everything, compare=False)
+
+    def random(self, *purpose: int) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64([self.seed, *purpose]))
+
+    def batches(self, count: int) -> list[Indices]:
+        """Everyone once, mixed, in batches of one size or nearly so."""
+        return np.array_split(self.random(0).permutation(count), max(1, round(count / self.batch)))
+
+    def summary(self, rounds: Sequence[Mapping[str, float]]) -> Figures:
+        """Repetitions that measured the same things -> each thing's mean, deviation and interval."""
+        return {key: summarize([each[key] for each in rounds], self.random(1)) for key in rounds[0]}
+
+
+def moving_label(labels: Iterable[str]) -> str | None:
+    """The label that says what is done, where one has such a name."""
+    there = list(labels)
+    return next((name for name in MOVING if name in there), None)
+
+
+# --- two factors
+
+
+@dataclass(frozen=True)
+class TwoFactors:
+    """A way to sample one part of every sequence and keep the other."""
+
+    operator: str
+    weights: Weights
+
+
+WAYS = {"paper": TwoFactors("batch", over_batch), "two": TwoFactors("frozen", over_two)}
+
+
+def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+    """One part sampled, the other kept: what a judge still recognises of each label.
+
+    "two/WAY/PART/kept/LABEL" for PART sampled; of the `moving` label also Acc, IS, H(y|x) and H(y) when the static part
+    is sampled, which is what the paper prints. How diverse the samples are says whether sampling came to anything.
+    """
+    figures: Figures = {}
+    halves: dict[str, What] = {"static": "static", "dynamic": "dynamic"}
+    for name, way in WAYS.items():
+        figures |= _both_sampled(f"two/{name}", run, clips, way, halves, judge, moving, plan)
+    return figures
+
+
+def two_factors_as_found(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+    """The same for factors that were found: those that move stand for the dynamic part, all others for the static."""
+    found = [each for each in run.require_found().factors if each.name != "rest"]
+    still, moves = ([each.name for each in found if each.moves is flag] for flag in (False, True))
+    if not (still and moves):
+        raise InputError(f"of the factors {', '.join(run.require_found().names)} {'all' if moves else 'none'} move")
+    halves: dict[str, What] = {"static": still, "dynamic": moves}
+    return _both_sampled("two/found", run, clips, WAYS["two"], halves, judge, moving, plan)
+
+
+def _both_sampled(
+    name: str,
+    run: Run,
+    clips: Sequences,
+    way: TwoFactors,
+    halves: Mapping[str, What],
+    judge: Judge,
+    moving: str | None,
+    plan: Plan,
+) -> Figures:
+    figures: Figures = {}
+    parts = [run.decompose(clips.select(batch), way.operator) for batch in plan.batches(len(clips))]
+    for number, (sampled, what) in enumerate(halves.items()):
+        generator = torch.Generator().manual_seed(int(plan.random(2, number).integers(2**31)))
+        rounds = [
+            _sampled(parts, what, way.weights, generator, judge, moving if sampled == "static" else None)
+            for _ in plan.watch(range(plan.repeats), f"{sampled} sampled")
+        ]
+        figures |= {f"{name}/{sampled}/{key}": value for key, value in plan.summary(rounds).items()}
+    return figures
+
+
+def _sampled(
+    parts: Sequence[Decomposition],
+    what: What,
+    weights: Weights,
+    generator: torch.Generator,
+    judge: Judge,
+    moving: str | None,
+) -> dict[str, float]:
+    """One round over all batches."""
+    kept: dict[str, list[NDArray[Any]]] = {}
+    beliefs = []
+    for batch in parts:
+        new = batch.sample(what, generator, weights)
+        frames = new.decode()
+        if batch is parts[0]:  # one says enough
+            spread = diversity(frames, batch.decode())
+        for label, logits in judge.logits(frames, new.lengths).items():
+            if label in batch.clips.labels:
+                kept.setdefault(label, []).append(logits.argmax(1) == batch.clips.labels[label])
+            if label == moving:
+                beliefs.append(probabilities(logits))
+    row = {f"kept/{label}": float(np.concatenate(flags).mean()) for label, flags in kept.items()}
+    row["diversity"] = spread
+    if moving is not None and beliefs:
+        p = np.concatenate(beliefs)
+        row |= {"acc": row[f"kept/{moving}"], "is": inception_score(p)}
+        row |= {"hyx": conditional_entropy(p), "hy": marginal_entropy(p)}
+    return row
+
+
+# --- factorial swaps
+
+
+CRITERIA: dict[str, Criterion] = {"factorial": lowest, "factorial-alone": lowest_alone}
+
+
+def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+    """Each static label's modes searched for in every batch, as the paper does it, then swapped among that batch.
+
+    "factorial/TAKEN/LABEL": the share that shows its donor's value. The search has seen the batch that is scored; see
+    `one_at_a_time` for a score that has not.
+    """
+    taken = [label for label in judge.labels if label in clips.labels and label != moving]
+    batches = plan.batches(len(clips))[: plan.searched]
+    chosen: list[tuple[Decomposition, dict[tuple[str, str], list[int]]]] = []
+    for batch in plan.watch(batches, "searching modes"):
+        parts = run.decompose(clips.select(batch), "batch")
+        tried = ModeSearch(judge.predict, tuple(taken)).tried(parts)
+        chosen.append(
+            (parts, {(key, label): tried.best(label, pick) for key, pick in CRITERIA.items() for label in taken})
+        )
+    rounds = []
+    for number in plan.watch(range(plan.repeats), "factorial swaps"):
+        shown: dict[str, list[NDArray[Any]]] = {}
+        for parts, modes in chosen:
+            donors = plan.random(3, number).permutation(len(parts))
+            for (key, label), indices in modes.items():
+                for seen, flags in shows_donor(parts, indices, judge.predict, donors).items():
+                    shown.setdefault(f"{key}/{label}/{seen}", []).append(flags)
+        rounds.append({key: float(np.concatenate(flags).mean()) for key, flags in shown.items()})
+    return plan.summary(rounds)
+
+
+# --- one factor at a time
+
+
+def one_at_a_time(run: Run, train: Sequences, clips: Sequences, judge: Judge, plan: Plan) -> tuple[Figures, list[str]]:
+    """The multifactor matrix over `clips` of factors that were found without them, its score, and its floor.
+
+    Which factor stands for which label is decided on some of `train`.
+    """
+    matched = matched_factors(run, train, judge)
+    parts = run.decompose(clips)
+    results = [
+        multifactor(parts, matched, judge.predict, seed=plan.seed + number)
+        for number in plan.watch(range(plan.repeats), "one factor at a time")
+    ]
+    rounds = [
+        {
+            "multifactor/score": each.score,
+            **{
+                f"multifactor/{taken}/{shown}": float(each.matrix[i, j])
+                for i, taken in enumerate(each.labels)
+                for j, shown in enumerate(each.labels)
+            },
+        }
+        for each in results
+    ]
+    notes = [f"{label}: {' and '.join(names) or 'no factor changes it'}" for label, names in matched.items()]
+    return plan.summary(rounds) | {"multifactor/floor": exactly(floor(results[0].classes))}, notes

@@ -1,0 +1,150 @@
+"""figures with their origin, side by side in tables: Markdown for people, JSON for programs"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from diskoop.errors import InputError
+from diskoop.evaluation.metrics import Summary
+from diskoop.provenance import Origin
+from diskoop.storage import write_text
+
+Figures = dict[str, Summary]  # what was measured, such as "multifactor/score"
+
+
+def exactly(value: float) -> Summary:
+    """A figure that was measured once, on everything there is."""
+    return Summary(float(value), None, None, None, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """All figures of one model, and where they come from: an Origin, or the page on which somebody printed them."""
+
+    name: str
+    figures: Mapping[str, Summary]
+    origin: Origin | str
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        origin = asdict(self.origin) if isinstance(self.origin, Origin) else self.origin
+        figures = {key: asdict(value) for key, value in self.figures.items()}
+        return {"name": self.name, "origin": origin, "notes": list(self.notes), "figures": figures}
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Measured":
+        origin = facts["origin"] if isinstance(facts["origin"], str) else Origin(**facts["origin"])
+        figures = {key: Summary(**value) for key, value in facts["figures"].items()}
+        return cls(facts["name"], figures, origin, tuple(facts["notes"]))
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind of figure, under a heading."""
+
+    heading: str
+    key: str  # what stands behind the beginning of a row's keys; with a / in front it is the whole key
+    share: bool = False  # shown in percent
+    better: str = ""  # an arrow
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A choice of figures: a row, or one of each kind, for every model that has some of them."""
+
+    title: str
+    columns: Sequence[Column]
+    remark: str = ""
+    kinds: Mapping[str, str] = field(default_factory=lambda: {"": ""})  # of rows: a name, and how their keys begin
+
+    def rows(self, models: Sequence[Measured]) -> list[tuple[Measured, str, list[str]]]:
+        """The models that have something to show here, what to call their rows, and the cells."""
+        lines = []
+        for model in models:
+            for kind, begin in self.kinds.items():
+                keys = [c.key[1:] if c.key.startswith("/") else begin + c.key for c in self.columns]
+                if any(key in model.figures for key in keys if key.startswith(begin)):
+                    cells = [cell(model.figures.get(k), c.share) for k, c in zip(keys, self.columns, strict=True)]
+                    lines.append((model, ": ".join(filter(None, (model.name, kind))), cells))
+        return lines
+
+    def heads(self) -> list[str]:
+        return [" ".join(filter(None, (column.heading, column.better))) for column in self.columns]
+
+
+def cell(value: Summary | None, share: bool) -> str:
+    """`99.8% ± 0.1`, with the interval behind it where nothing was repeated."""
+    if value is None:
+        return ""
+    factor, sign = (100, "%") if share else (1, "")
+    text = f"{_number(value.mean * factor, share)}{sign}"
+    if value.std is not None:
+        return f"{text} ± {_number(value.std * factor, share)}"
+    if value.low is not None and value.high is not None:
+        return f"{text} ({_number(value.low * factor, share)} to {_number(value.high * factor, share)})"
+    return text
+
+
+def _number(value: float, share: bool) -> str:
+    return f"{value:.1f}" if share else f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Models side by side."""
+
+    title: str
+    models: Sequence[Measured]
+    tables: Sequence[Table]
+    notes: Sequence[str] = ()
+
+    def markdown(self) -> str:
+        """Every table, each figure's origin below, and what one should know."""
+        blocks = [f"# {self.title}", *self.notes]
+        for table in self.tables:
+            if rows := table.rows(self.models):
+                blocks += [f"## {table.title}", *filter(None, [table.remark]), _grid(table, rows)]
+        shown = [m for m in self.models if any(table.rows([m]) for table in self.tables)]
+        blocks.append("## Where the figures come from")
+        blocks.append("\n".join(f"- {model.name}: {model.origin}" for model in shown))
+        if said := [f"- {model.name}: {note}" for model in shown for note in model.notes]:
+            blocks += ["## Notes", "\n".join(said)]
+        return "\n\n".join(blocks) + "\n"
+
+    def as_json(self) -> dict[str, Any]:
+        tables = [
+            {**vars(table), "columns": [asdict(column) for column in table.columns], "kinds": dict(table.kinds)}
+            for table in self.tables
+        ]
+        models = [model.as_json() for model in self.models]
+        return {"title": self.title, "notes": list(self.notes), "tables": tables, "models": models}
+
+    def write(self, stem: Path) -> list[Path]:
+        """`stem`.md and `stem`.json."""
+        files = [stem.with_name(f"{stem.name}{ending}") for ending in (".md", ".json")]
+        write_text(files[0], self.markdown())
+        write_text(files[1], json.dumps(self.as_json(), indent=1) + "\n")
+        return files
+
+
+def read_results(path: Path) -> Results:
+    """What `Results.write` wrote; an InputError if the file is anything else."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        models = [Measured.from_json(each) for each in facts["models"]]
+        tables = [
+            Table(**each | {"columns": [Column(**column) for column in each["columns"]]}) for each in facts["tables"]
+        ]
+        return Results(facts["title"], models, tables, tuple(facts["notes"]))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} holds no results: {type(error).__name__} {error}") from None
+
+
+def _grid(table: Table, rows: Sequence[tuple[Measured, str, Sequence[str]]]) -> str:
+    body = [[name, *cells] for _, name, cells in rows]
+    lines = [["", *table.heads()], ["---", *["---:"] * len(table.columns)], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

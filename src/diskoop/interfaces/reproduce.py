@@ -1,0 +1,174 @@
+"""the paper's tables by one command: data, training, judge, protocols, and the published figures beside ours"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diskoop.data import timit
+from diskoop.errors import InputError, suggest
+from diskoop.evaluation.evaluate import Bench, chance, tables
+from diskoop.evaluation.published import FACES, SPEECH, SPRITES
+from diskoop.evaluation.results import Measured, Results
+from diskoop.figures import ablation, spectra, spectrum_figure, two_factor_swaps
+from diskoop.interfaces.scoring import Wishes, draw_matrix, measured
+from diskoop.interfaces.workshop import draw_factors
+from diskoop.pictures import save_figure
+from diskoop.run import Run, load
+from diskoop.settings import Settings, merged, read_yaml
+from diskoop.training import loop
+from diskoop.training.checkpoint import RunFolder, load_settings
+from diskoop.training.progress import Reporter
+
+REPEATS = 300  # the paper's
+QUICK_REPEATS = 3
+QUICK_CLIPS = 1024  # test sequences
+QUICK_SEARCHED = 2  # batches
+PAIRS = 3  # shown
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One of the paper's sets: what stands in for it, the presets, and who else was measured on it."""
+
+    title: str
+    stand_in: str  # a set that is made here
+    paper: str  # the preset with the paper's settings
+    quick: str
+    published: Sequence[Measured]
+    real: str  # the set that is read from a folder
+
+
+SETS = {
+    "sprites": Recipe("Sprites", "puppets", "paper-sprites", "demo", SPRITES, "sprites"),
+    "faces": Recipe("MUG faces", "faces", "paper-mug", "quick-faces", FACES, "mug"),
+    "speech": Recipe("TIMIT speech", "voices", "paper-timit", "quick-speech", SPEECH, "timit"),
+    "ablation": Recipe("Ablation", "puppets", "paper-sprites", "quick-ablation", (), "sprites"),
+}
+# What is left of the spectral loss in each model of the paper's ablation.
+ABLATIONS: dict[str, dict[str, float]] = {
+    "full": {},
+    "L_stat only": {"dyn": 0.0},
+    "L_dyn only": {"stat": 0.0},
+    "plain KAE": {"eig": 0.0},
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for on the command line."""
+
+    name: str
+    quick: bool
+    data: str | None  # a folder with the real set's files
+    out: Path
+    preset: str | None
+    overrides: Mapping[str, Any]
+    seed: int
+    repeats: int | None
+    device: str
+    command: str
+
+    @property
+    def recipe(self) -> Recipe:
+        if self.name not in SETS:
+            raise InputError(f"unknown table {self.name!r}; {suggest(self.name, SETS)}")
+        return SETS[self.name]
+
+
+def settings_for(order: Order) -> Settings:
+    """The preset's settings on the data there are: the real set's where a folder was given, else the stand-in."""
+    recipe = order.recipe
+    preset = read_yaml(order.preset or (recipe.quick if order.quick else recipe.paper))
+    options = {key: value for key, value in preset.get("data", {}).items() if key not in ("name", "path")}
+    where: dict[str, Any] = {"name": recipe.stand_in}
+    if order.data is not None:
+        where = {"name": recipe.real, "path": order.data}
+        if order.name == "speech":  # any folder with a voice in each of its sub-folders will do
+            where = {"path": order.data, "test": 0.3} | ({"name": "timit"} if timit.is_corpus(Path(order.data)) else {})
+    values = merged(preset | {"data": options | where}, {"train": {"seed": order.seed, "device": order.device}})
+    return Settings.of(merged(values, dict(order.overrides)))
+
+
+def plan_for(order: Order, wishes: Wishes) -> Wishes:
+    """As thorough as the paper, or quick."""
+    if order.quick:
+        plan = replace(wishes.plan, repeats=order.repeats or QUICK_REPEATS, searched=QUICK_SEARCHED)
+        return replace(wishes, plan=plan, limit=QUICK_CLIPS)
+    return replace(wishes, plan=replace(wishes.plan, repeats=order.repeats or REPEATS))
+
+
+def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
+    """Train, or go on; measure, or go on; write table.md, table.json and pictures to the folder."""
+    settings, recipe = settings_for(order), order.recipe
+    which = (
+        f"the real set in {order.data}" if order.data else f"{recipe.stand_in}, drawn here, stand in for the real set"
+    )
+    reporter.say(f"{recipe.title}: {which}")
+    wishes = plan_for(order, wishes)
+    again = shlex.join(["diskoop", *shlex.split(order.command)[1:]])
+    note = f"Data: {which}."
+    if order.name == "ablation":
+        return _ablation(order, settings, wishes, again, note, reporter)
+    run = trained(settings, order.out / "run", again, reporter)
+    models, bench = measured(run, wishes, reporter)
+    run = load(run.folder.path, device_of(run))  # with the factors that were found
+    results = Results(
+        f"{recipe.title}: the paper's tables",
+        [*recipe.published, *models, chance(bench)],
+        tables(bench),
+        [note, *bench.notes],
+    )
+    files = [*results.write(order.out / "table"), *_pictures(run, models[0], bench, order.out)]
+    return results, files
+
+
+def _ablation(
+    order: Order, settings: Settings, wishes: Wishes, again: str, note: str, reporter: Reporter
+) -> tuple[Results, list[Path]]:
+    """Four models that differ in the spectral loss only."""
+    runs, models = {}, []
+    bench: Bench | None = None
+    for name, change in ABLATIONS.items():
+        reporter.say(f"{name}:")
+        mine = settings.replaced({"loss": change})
+        run = trained(mine, order.out / name.replace(" ", "-"), again, reporter)
+        (own,), bench = measured(run, replace(wishes, beside=False), reporter)
+        runs[name] = run
+        models.append(replace(own, name=name))
+    assert bench is not None
+    results = Results("The paper's ablation", [*models, chance(bench)], tables(bench), [note, *bench.notes])
+    source, target = (int(i) for i in bench.plan.random(9).permutation(len(bench.clips))[:2])
+    pictures = {"swaps": ablation(runs, bench.clips, source, target), "spectra": spectra(runs)}
+    drawn = [save_figure(figure, order.out / f"{name}.png") for name, figure in pictures.items()]
+    return results, [*results.write(order.out / "table"), *drawn]
+
+
+def trained(settings: Settings, path: Path, again: str, reporter: Reporter) -> Run:
+    """The run in the folder `path`: trained now, gone on with, or found finished."""
+    folder = RunFolder(path)
+    if not folder.settings.exists():
+        loop.train(settings, path, reporter=reporter, again=again)
+    elif load_settings(folder) != loop.at_home_anywhere(settings):
+        raise InputError(f"{str(path)!r} holds a run with other settings; choose another folder with --out")
+    elif not (folder.model.exists() and folder.operator.exists()):
+        loop.resume(path, reporter=reporter, again=again)
+    device = loop.start_fabric(settings.train).device.type
+    return load(path, device if device == "cuda" else "cpu")
+
+
+def device_of(run: Run) -> str:
+    return str(next(run.model.parameters()).device)
+
+
+def _pictures(run: Run, model: Measured, bench: Bench, folder: Path) -> list[Path]:
+    """What a person would rather look at: the spectrum, swaps of either part, the factors, the matrix."""
+    files = [save_figure(spectrum_figure(run), folder / "spectrum.png"), *draw_matrix(model, bench, folder)]
+    chosen = bench.plan.random(9).permutation(len(bench.clips))[: 2 * PAIRS]
+    parts = run.decompose(bench.clips.select(np.asarray(chosen)))
+    pairs = [(i, i + 1) for i in range(0, len(chosen) - 1, 2)]
+    files.append(save_figure(two_factor_swaps(parts, pairs), folder / "swaps.png"))
+    return files + (draw_factors(run) if run.found is not None else [])

@@ -1,0 +1,127 @@
+"""evaluate and compare as commands: measure, write down, show"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table as Grid
+
+from diskoop.errors import InputError
+from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, chance, measure, measure_beside, tables
+from diskoop.evaluation.protocols import Plan
+from diskoop.evaluation.results import Measured, Results, Table
+from diskoop.figures import matrix_figure
+from diskoop.pictures import save_figure
+from diskoop.run import Run
+from diskoop.training.progress import Reporter
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line asks of an evaluation."""
+
+    plan: Plan
+    limit: int | None = None  # test sequences
+    moving: str | None = None  # the label that says what is done
+    who: str | None = None  # the label that says who speaks
+    beside: bool = True  # measure baselines too
+    command: str = "from Python"
+
+
+def watched(over: Sequence[Any], what: str) -> Iterable[Any]:
+    """A progress bar on a terminal."""
+    console = Console(stderr=True)
+    return track(over, what, console=console, transient=True, disable=not console.is_terminal)
+
+
+def evaluate(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
+    """Everything that can be measured of a run, beside baselines; in its folder evaluation.md and evaluation.json."""
+    models, bench = measured(run, wishes, reporter)
+    title = f"{run.folder.path.name}: {bench.clips.name}"
+    results = Results(title, [*models, chance(bench)], tables(bench), bench.notes)
+    files = results.write(run.folder.path / "evaluation")
+    return results, [*files, *draw_matrix(models[0], bench, run.folder.path)]
+
+
+def measured(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[list[Measured], Bench]:
+    """The run, and if wished what stands beside it; what was measured before just so is not measured again."""
+    run = with_factors(run, reporter)
+    bench = bench_for(run, wishes.plan, wishes.limit, wishes.moving, wishes.who, reporter)
+    ledger = Ledger(run.folder.path / "evaluation-ledger.json", about(run, bench))
+    if ledger.entries:
+        reporter.say(f"{len(ledger.entries)} parts of this evaluation are in {ledger.path} already")
+    own = measure(OURS, run, bench, ledger, wishes.command, reporter.say)
+    beside = measure_beside(run, bench, ledger, wishes.command, reporter.say) if wishes.beside else []
+    return [own, *beside], bench
+
+
+def with_factors(run: Run, reporter: Reporter) -> Run:
+    """The run with factors; where there are none yet, they are found without labels and kept."""
+    if run.found is not None:
+        return run
+    reporter.say("finding factors without labels")
+    try:
+        return run.keep(run.find_factors())
+    except InputError as error:
+        reporter.say(f"no factors: {error}")
+        return run
+
+
+def draw_matrix(model: Measured, bench: Bench, folder: Path) -> list[Path]:
+    """The multifactor matrix as a picture, if there is one."""
+    labels = [label for label in bench.labels if f"multifactor/{label}/{label}" in model.figures]
+    if not labels:
+        return []
+    matrix = np.array([[model.figures[f"multifactor/{a}/{b}"].mean for b in labels] for a in labels])
+    score, lowest = (model.figures[f"multifactor/{key}"].mean for key in ("score", "floor"))
+    guess = [chance(bench).figures[f"multifactor/{label}/{label}"].mean for label in labels]
+    remark = "" if bench.judge is None else bench.judge.describe()
+    figure = matrix_figure(matrix, labels, labels, f"score {score:.3f}, floor {lowest:.3f}", guess, remark)
+    return [save_figure(figure, folder / "matrix.png")]
+
+
+def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:
+    """Runs side by side, without baselines."""
+    models: list[Measured] = []
+    notes: list[str] = []
+    layout: dict[str, Table] = {}
+    sets: dict[str, str] = {}
+    for run in runs:
+        name = str(run.folder.path)
+        (own,), bench = measured(run, replace(wishes, beside=False), reporter)
+        models.append(replace(own, name=name))
+        layout |= {table.title: table for table in tables(bench)}
+        notes += [f"{name}: {note}" for note in bench.notes]
+        sets[name] = bench.clips.name
+    if len(set(sets.values())) > 1:
+        said = ", ".join(f"{name} on {what}" for name, what in sets.items())
+        notes.insert(0, f"these runs were trained on different sets, so the same figure means different things: {said}")
+    return Results("Runs side by side", models, list(layout.values()), notes)
+
+
+def show(results: Results, console: Console | None = None) -> None:
+    """The tables for a terminal."""
+    console = console or Console(soft_wrap=True)
+    for note in results.notes:
+        console.print(note, highlight=False, markup=False)
+    for table in results.tables:
+        rows = table.rows(results.models)
+        if not rows:
+            continue
+        grid = Grid(title=table.title, title_justify="left", box=None, title_style="bold")
+        grid.add_column("")
+        for head in table.heads():
+            grid.add_column(head, justify="right")
+        for _, name, cells in rows:
+            grid.add_row(name, *cells)
+        console.print()
+        console.print(grid, highlight=False, markup=False)
+    for model in results.models:
+        for note in model.notes:
+            console.print(f"{model.name}: {note}", highlight=False, markup=False)
