@@ -15,6 +15,7 @@ class Stamp(BuildHookInterface):
         if version == "editable":
             return
         try:
+            self._git("ls-files", "--error-unmatch", Path(__file__).name)  # not a repository around an archive
             text = self._git("rev-parse", "--short=12", "HEAD") + (
                 "+" if self._git("status", "--porcelain", "src") else ""
             )

@@ -275,6 +275,149 @@ def test_values_that_are_no_numbers_are_refused(judge: Judge, series: Sequences)
         judge.logits(x)
 
 
+# --- single frames ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def glance(video: Sequences) -> Judge:
+    """A judge of frames; of a single one the colour can be told, the motion only once a square has moved."""
+    return train_judge(video, steps=40, reporter=Quiet(), of_frames=True)
+
+
+def test_single_frames_tell_the_colour(glance: Judge, video: Sequences) -> None:
+    assert glance.of_frames
+    assert glance.accuracy["colour"] >= 0.97
+    assert glance.accuracy["motion"] < 0.97  # all squares start on the left
+    test = video.part("test")
+    assert glance.tested == test.lengths.sum() > len(test)
+    assert glance.describe().endswith(f"on {test.lengths.sum()} clean test frames")
+
+
+def test_its_accuracy_is_that_of_its_verdicts_on_the_frames_of_the_test_split(glance: Judge, video: Sequences) -> None:
+    test = video.part("test")
+    inside = np.arange(6) < test.lengths[:, None]
+    verdicts = glance.predict_frames(test.x, test.lengths)
+    for label in glance.labels:
+        right = (verdicts[label] == test.labels[label][:, None])[inside]
+        assert glance.accuracy[label] == pytest.approx(right.mean())
+
+
+def test_behind_the_last_frame_there_is_no_verdict(glance: Judge, video: Sequences) -> None:
+    some = video.select(range(30))
+    inside = np.arange(6) < some.lengths[:, None]
+    assert not inside.all()
+    for label, codes in glance.predict_frames(some.x, some.lengths).items():
+        assert codes.shape == (30, 6)
+        assert codes.dtype == np.int64
+        assert (codes[~inside] == -1).all()
+        assert np.isin(codes[inside], range(len(glance.values[label]))).all()
+
+
+def test_without_lengths_every_frame_has_a_verdict(glance: Judge, video: Sequences) -> None:
+    x = video.take(range(5))
+    every = glance.predict_frames(x)
+    assert all((codes >= 0).all() for codes in every.values())
+    assert close(every, glance.predict_frames(x, [x.shape[1]] * 5))
+
+
+def test_a_frame_is_seen_alone(judge: Judge, series: Sequences) -> None:
+    """Whoever gives the verdict: a judge of sequences sees sequences of one frame."""
+    x = series.take(range(40))
+    before = judge.predict_frames(x)
+    others = x[::-1].copy()
+    others[:, 9] = x[:, 9]
+    after = judge.predict_frames(others)
+    assert all(np.array_equal(after[label][:, 9], before[label][:, 9]) for label in judge.labels)
+    assert any((after[label] != before[label]).any() for label in judge.labels)
+    alone = judge.predict(x[:, 9:10])
+    assert all(np.array_equal(alone[label], before[label][:, 9]) for label in judge.labels)
+
+
+def test_no_frames_and_those_it_cannot_look_at(glance: Judge, video: Sequences) -> None:
+    assert glance.predict_frames(video.x[:0])["colour"].shape == (0, 6)
+    with pytest.raises(InputError, match=r"\(n, time, 3, 32, 32\) to judge, got \(2, 6, 3, 16, 16\)"):
+        glance.predict_frames(np.zeros((2, 6, 3, 16, 16), np.uint8))
+    with pytest.raises(InputError, match=r"\(n, time, 3, 32, 32\) to judge, got \(6,\)"):
+        glance.predict_frames(np.zeros(6, np.uint8))
+    with pytest.raises(InputError, match="expected 2 lengths from 1 to 6, got"):
+        glance.predict_frames(video.x[:2], [7, 0])
+
+
+def test_frames_keep_their_places(glance: Judge, video: Sequences) -> None:
+    """Colours that change in the middle of a clip are seen to change there."""
+    red, blue = (video.take([np.flatnonzero(video.labels["colour"] == code)[0]])[0] for code in (0, 1))
+    clips = np.stack([[red[0], blue[0], blue[1], red[1]], [blue[0], red[0], blue[1], red[1]]])
+    assert glance.predict_frames(clips, [4, 3])["colour"].tolist() == [[0, 1, 1, 0], [1, 0, 1, -1]]
+
+
+def test_it_is_shown_single_frames_that_exist(monkeypatch: pytest.MonkeyPatch, video: Sequences) -> None:
+    forward, shapes = judges.Network.forward, []
+
+    def watched(network: judges.Network, x: torch.Tensor, mask: torch.Tensor | None = None) -> list[torch.Tensor]:
+        shapes.append((*x.shape[:2], mask))
+        return forward(network, x, mask)
+
+    monkeypatch.setattr(judges.Network, "forward", watched)
+    train_judge(video, steps=1, reporter=Quiet(), of_frames=True)
+    assert shapes[0] == (judges.PACE.batch * judges.FRAMES, 1, None)
+    x = torch.arange(12.0).reshape(3, 4, 1)  # a frame is its number
+    mask = torch.tensor([[True] * 4, [True] * 3 + [False], [True] + [False] * 3])
+    seen: list[set[int]] = [set(), set(), set()]
+    for seed in range(40):
+        generator = torch.Generator().manual_seed(seed)
+        frames, none, whose = judges._single_frames(x, mask, torch.tensor([7, 8, 9]), generator)
+        assert none is None
+        assert frames.shape == (3 * judges.FRAMES, 1, 1)
+        for frame, who in zip(frames.flatten().int().tolist(), whose.tolist(), strict=True):
+            seen[who - 7].add(frame)
+    assert seen == [{0, 1, 2, 3}, {4, 5, 6}, {8}]
+    every, _, _ = judges._single_frames(x.repeat(99, 1, 1), None, torch.zeros(297), torch.Generator().manual_seed(0))
+    assert set(every.flatten().int().tolist()) == set(range(12))
+
+
+def test_what_is_said_when_frames_are_learnt(video: Sequences) -> None:
+    reporter = Quiet()
+    train_judge(video, steps=1, reporter=reporter, of_frames=True)
+    assert reporter.said == ["training a judge of colour, motion on single frames of 112 sequences of squares"]
+
+
+# --- how good it must be ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (DataSettings(), "puppets"),
+        (DataSettings(name="puppets"), "puppets"),
+        (DataSettings(name="sprites", path="/mnt/sprites"), "sprites"),
+    ],
+)
+def test_where_there_is_a_floor_it_is_reached_or_refused(judge: Judge, settings: DataSettings, name: str) -> None:
+    good = replace(judge, accuracy={"skin": 0.99, "hair": 1.0}, tested=1234)
+    assert good.require(settings) == f"judge's floor: 99% on {name}, reached"
+    for of_frames, looks_at in ((False, "sequences"), (True, "frames")):
+        poor = replace(good, accuracy={"skin": 0.985, "hair": 0.99, "top": 0.5}, of_frames=of_frames)
+        with pytest.raises(InputError) as refused:
+            poor.require(settings)
+        assert str(refused.value) == (
+            f"the judge is too poor to score anything: on 1234 clean test {looks_at} of {name} it must name 99% of "
+            "every label rightly, got skin 98.5%, top 50.0%"
+        )
+    with pytest.raises(InputError, match="too poor"):
+        replace(good, accuracy={"skin": 0.98999}).require(settings)
+
+
+@pytest.mark.parametrize("settings", [DataSettings(path="/mnt/mine"), DataSettings(name="voices"), SETTINGS])
+def test_where_there_is_none_it_says_what_to_doubt(judge: Judge, settings: DataSettings) -> None:
+    good = replace(judge, accuracy={"who": 0.99})
+    assert good.require(settings) == "judge's floor: none for this set"
+    poor = replace(judge, accuracy={"who": 0.985, "mood": 0.995, "place": 0.25})
+    wanted = (
+        "judge's floor: none for this set; below 99%, so read what it says of them with care: who 98.5%, place 25.0%"
+    )
+    assert poor.require(settings) == wanted
+
+
 # --- what cannot be judged --------------------------------------------------------------------------------------------
 
 
@@ -391,6 +534,25 @@ def test_only_what_matters_makes_another_judge(brief: Path, series: Sequences, m
     assert judged(load_data("oscillators", "all", holdout=0.2))[1]
     monkeypatch.setattr(judges, "RECIPE", judges.RECIPE + 1)
     assert judged(series)[1]
+
+
+def test_a_judge_of_frames_is_remembered_as_one(brief: Path, series: Sequences) -> None:
+    sequences, _ = judged(series)
+    reporter = Quiet()
+    one = judge_for(series, SETTINGS, reporter=reporter, of_frames=True)
+    assert len(reporter.said) == 1  # what is kept for sequences does not serve
+    other = judge_for(series, SETTINGS, reporter=reporter, of_frames=True)
+    assert len(reporter.said) == 1
+    assert one.of_frames
+    assert other.of_frames
+    assert same(weights(one), weights(other))
+    assert not same(weights(one), weights(sequences))
+    assert one.describe() == other.describe()
+    again, trained = judged(series)
+    assert not trained
+    assert not again.of_frames
+    assert same(weights(again), weights(sequences))
+    assert len(list(brief.iterdir())) == 2
 
 
 # --- what a person sees -----------------------------------------------------------------------------------------------

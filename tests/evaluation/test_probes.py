@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from diskoop.errors import InputError
 from diskoop.evaluation import probes
@@ -108,6 +109,14 @@ def test_what_rounding_left_of_a_zero_is_not_read(scale: float) -> None:
     assert only.accuracy == only.chance  # one value for all
     faint = np.concatenate([code, 1e-4 * scale * coded(labels)], 1)  # small is not nothing
     assert probe(*halves(faint, labels)).accuracy > 0.99
+
+
+@pytest.mark.filterwarnings("error")
+def test_codes_without_any_content_are_at_chance() -> None:
+    labels = np.arange(60) % 3
+    for constant in (0.0, 0.1):
+        found = probe(*halves(np.full((60, 4), constant), labels))
+        assert found.accuracy == pytest.approx(found.chance)
 
 
 def test_probes_converge_quietly() -> None:
@@ -288,10 +297,11 @@ def test_columns_that_only_speak_together_are_shuffled_together() -> None:
     assert found.explicitness > 0.97
     shuffles = [random.permutation(160) for _ in range(3)]
     model = probes._trees("differ", pair[160:], (one ^ other)[160:], 0)
-    both, first = probes._growth(model, pair[:160], (one ^ other)[:160], [slice(0, 2), slice(0, 1)], shuffles)
-    wrong = np.mean([(one ^ other)[:160] != (one ^ other)[:160][shuffle] for shuffle in shuffles])
-    assert 0.3 < wrong < 0.7
+    parts = [slice(0, 2), slice(0, 1)]
+    both, first = probes._growth(model, pair[:160], (one ^ other)[:160], parts, shuffles)
     assert min(both, first) > 1
+    again = probes._growth(model, pair[:160], (one ^ other)[:160], parts, 2 * shuffles)
+    assert again == pytest.approx([both, first])  # a mean, however many shuffles
 
 
 def test_what_cannot_be_read_is_held_by_nobody(own: dict[str, Array]) -> None:
@@ -323,13 +333,14 @@ def test_a_seed_decides(own: dict[str, Array], looks: dict[str, Array]) -> None:
     assert not np.array_equal(one.accuracy, other.accuracy)
 
 
-def test_accuracy_is_of_codes_that_were_not_learnt_from(own: dict[str, Array], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees can learn noise by heart; asked about it they would be right more often than chance."""
-    seen: list[int] = []
+def test_a_fifth_is_kept_aside_and_one_thread_is_used(own: dict[str, Array], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees learn noise by heart; asked about what they learnt they would be right more often than chance."""
+    seen: list[Array] = []
     trees = probes._trees
 
     def watched(name: str, x: Array, y: Array, seed: int) -> Any:
-        seen.append(len(x))
+        seen.append(x)
+        assert {library["num_threads"] for library in threadpool_info()} <= {1}
         return trees(name, x, y, seed)
 
     monkeypatch.setattr(probes, "_trees", watched)
@@ -337,15 +348,18 @@ def test_accuracy_is_of_codes_that_were_not_learnt_from(own: dict[str, Array], m
     assert dci({"noise": own["noise"]}, {"luck": luck}).explicitness == pytest.approx(0.5, abs=0.1)
     monkeypatch.setattr(probes, "MOST", 300)
     dci({"noise": own["noise"]}, {"luck": luck})
-    assert seen == [640, 240]
+    dci({"noise": own["noise"]}, {"luck": luck}, seed=1)
+    assert [len(x) for x in seen] == [640, 240, 240]
+    assert not np.array_equal(seen[1], seen[2])  # a seed decides who is kept aside
 
 
-def test_a_value_too_rare_to_be_learnt_is_a_mistake_and_no_more() -> None:
-    codes, names = fresh().normal(size=(20, 2)), np.array(["a", "b"] * 10, dtype="<U2")
-    names[5:] = [f"{i}" for i in range(15)]  # most occur once
-    found = dci({"g": codes}, {"name": names})
-    assert found.explicitness == 0
-    assert found.compactness == 0
+def test_a_value_too_rare_to_be_learnt_does_not_hide_the_others() -> None:
+    labels = fresh().integers(2, size=300)
+    groups = {"noise": fresh(1).normal(size=(300, 2)), "own": coded(labels)}
+    labels[::10] = np.arange(30) + 2  # each of these once
+    found = dci(groups, {"label": labels})
+    assert found.importance[:, 0].tolist() == [0, 1]
+    assert 0.7 < found.explicitness < 0.97
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from diskoop.analysis.decomposition import chunks, mean_over_frames
 from diskoop.data.sequences import Sequences, Units
+from diskoop.data.sound import cepstra
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.run import Run
@@ -45,7 +46,7 @@ def untrained(run: Run, train: Sequences, seed: int = 0) -> Run:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build_model(run.settings.model, train.shape[2:])
-    model.to(next(run.model.parameters())).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(next(run.model.parameters()))
     _settle(model, train, seed)
     return _beside(run, model, train, "untrained")
 
@@ -217,11 +218,5 @@ def mean_cepstrum(clips: Sequences, train: Sequences, count: int = 20) -> Codes:
 
 
 def _cepstrum(clips: Sequences, count: int) -> Codes:
-    """(n, count): the mean of the frames' cosine transforms (type II, in any scale), which is that of their mean."""
-    bins = clips.shape[-1]
-    if not 1 <= count < bins:
-        raise InputError(f"expected a count of coefficients from 1 to {bins - 1}, got {count}")
-    angles = np.pi / bins * np.outer(np.arange(bins) + 0.5, np.arange(1, count + 1))
-    unscaled = replace(clips, units=Units(rate=clips.units.rate))
-    cepstrum: Codes = mean_spectrum(unscaled) @ np.cos(angles)
-    return cepstrum
+    """(n, count): the mean of the frames' cepstra, which are linear in them, so it is that of their mean."""
+    return cepstra(mean_spectrum(replace(clips, units=Units(rate=clips.units.rate))), count)

@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from diskoop.analysis.discovery import Found
 from diskoop.data import open_data
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, suggest
@@ -29,7 +30,7 @@ from diskoop.evaluation.verification import error_rate, phones, speakers, who_sp
 from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.storage import write_text
-from diskoop.training.checkpoint import weights_checksum
+from diskoop.training.checkpoint import checksum, weights_checksum
 from diskoop.training.progress import Reporter
 
 Outcome = tuple[Figures, list[str]]
@@ -71,11 +72,13 @@ def bench_for(
     limit: int | None = None,
     moving: str | None = None,
     who: str | None = None,
+    judged: bool = True,
     reporter: Reporter | None = None,
 ) -> Bench:
     """The test split of the run's data (at most `limit` sequences of it), and judges that are good enough for it.
 
-    Of recordings the whole ones are taken, whatever windows the run was trained on.
+    Without `judged` there are none, and nothing that takes one is measured. Of recordings the whole ones are taken,
+    whatever windows the run was trained on.
     """
     settings = run.settings.data
     sounds = run.units.rate is not None
@@ -88,10 +91,10 @@ def bench_for(
     notes = [f"{clips.name}: {len(clips)} test sequences, {len(train)} to train on"]
     judge = frame_judge = None
     try:
-        judge = judge_for(everything, settings, device, reporter)
+        judge = judge_for(everything, settings, device, reporter) if judged else None
     except InputError as error:
         notes.append(f"no judge: {error}")
-    else:
+    if judge is not None:
         notes += [judge.describe(), judge.require(settings)]
         if everything.is_video:
             frame_judge = judge_for(everything, settings, device, reporter, of_frames=True)
@@ -133,16 +136,22 @@ class Ledger:
 
 
 def about(run: Run, bench: Bench) -> dict[str, Any]:
-    """What figures depend on: the weights, the code, the plan and how much was looked at."""
+    """What figures depend on: the weights, the factors, the code, the plan, what was looked at and which labels."""
     plan = {key: value for key, value in vars(bench.plan).items() if key != "watch"}
     return {
         "model": weights_checksum(run.model),
         "operator": run.operator.source,
-        "factors": None if run.found is None else [run.found.names, run.found.source],
+        "factors": None if (found := run.found) is None else [found.names, found.source, _projectors(found)],
         "commit": commit(),
         "plan": plan,
         "clips": [bench.clips.name, len(bench.clips)],
+        "labels": [bench.moving, bench.who],
     }
+
+
+def _projectors(found: Found) -> str:
+    """Factors that were found anew may well have the names of the old ones."""
+    return checksum({each.name: each.factor.projector.cpu() for each in found.factors})
 
 
 # --- one model after another
@@ -265,9 +274,9 @@ def tables(bench: Bench) -> list[Table]:
     by_label = [Column(label, label, share=True) for label in labels]
     kept = [*(Column(label, f"kept/{label}", share=True) for label in labels), Column("diversity", "diversity")]
     ways = {
-        "paper": "operator of each batch, mixtures of the whole batch",
-        "two": "frozen operator, mixtures of two clips",
-        "found": "the same, factors as found",
+        "paper": "the paper's way",
+        "two": "two clips mixed",
+        "found": "two mixed, factors as found",
     }
     rate = [
         Column("static", "static", True, "↓"),
@@ -286,7 +295,9 @@ def tables(bench: Bench) -> list[Table]:
             ],
             f"Acc: the static part is sampled, and a judge still recognises the {moving}, as the paper measures it. It "
             "cannot see whether anything else changed: a model that keeps everything in its dynamic part has a perfect "
-            "one. The multifactor score can.",
+            "one. The multifactor score can. The paper mixes the static parts of a whole batch, split by the batch's "
+            "own operator; beside it stand mixtures of two clips with the frozen operator, split by eigenvalue and by "
+            "the factors that were found (those that move are the dynamic part).",
             {text: f"two/{way}/static/" for way, text in ways.items()},
         ),
         *(
@@ -347,9 +358,10 @@ def tables(bench: Bench) -> list[Table]:
         Table(
             "Speaker verification, equal error rate",
             rate,
-            "Cosine of codes averaged over time, all distinct pairs; in brackets a 95% interval over speakers.",
+            "Cosine of codes averaged over time, all distinct pairs; in brackets a 95% interval over speakers. The "
+            "batch operator is fitted on the evaluated set, as in the paper.",
             {
-                "operator of the evaluated set": "eer/batch/",
+                "batch operator": "eer/batch/",
                 "frozen operator": "eer/frozen/",
                 "no operator": "eer/mean/",
             },

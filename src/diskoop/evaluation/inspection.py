@@ -47,7 +47,8 @@ def errors(run: Run, clips: Sequences, plan: Plan) -> Figures:
     spectrum, static = run.spectrum()
     gap, radius = spectrum.extent(static)
     figures |= {"spectrum/static_gap": exactly(float(gap)), "spectrum/dynamic_radius": exactly(float(radius))}
-    figures["cycle/static"] = exactly(_cycle(run, parts, plan))
+    if parts.static_modes.any():
+        figures["cycle/static"] = exactly(_cycle(run, parts, plan))
     if run.found is not None and (known := [f.stability for f in run.found.factors if f.stability is not None]):
         figures["factors/stability"] = exactly(float(np.mean(known)))
         figures["factors/count"] = exactly(len([f for f in run.found.factors if f.name != "rest"]))
@@ -108,7 +109,7 @@ def timed_code(parts: Decomposition, what: str) -> NDArray[np.float64]:
     lengths = torch.from_numpy(parts.lengths).to(part.device)
     at = torch.arange(part.shape[1], device=part.device)
     columns = []
-    for stretch in range(min(STRETCHES, int(lengths.min()))):
+    for stretch in range(STRETCHES):  # in a sequence of fewer frames some stand for two
         begin, end = (lengths * stretch // STRETCHES, lengths * (stretch + 1) // STRETCHES)
         inside = (at >= begin.unsqueeze(1)) & (at < torch.maximum(end, begin + 1).unsqueeze(1))
         columns.append(mean_over_frames(part, inside))

@@ -90,7 +90,7 @@ class Judge:
 
     def predict_frames(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, Indices]:
         """label -> (n, time): the code that each frame shows by itself, whatever comes before and after."""
-        seen = np.asarray(x)
+        seen = self._checked(np.asarray(x))
         count, time = seen.shape[:2]
         real = _checked_lengths(lengths, count, time)
         inside = np.arange(time) < real[:, None]

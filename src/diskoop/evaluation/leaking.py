@@ -15,7 +15,7 @@ def leaking(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The run's own networks, whose latents change sign with every frame: what stayed now has the eigenvalue -1.
 
     Beside them stand a few numbers that are constant in time, tell sequences apart, and are not decoded. They are the
-    static part. Sampling it changes nothing, so whatever should be kept is kept.
+    static part. Sampling it changes next to nothing, so whatever should be kept is kept.
     """
     count = run.settings.spectrum.static
     settings = run.settings.replaced({"model": {"k": run.settings.model.k + count}})

@@ -43,6 +43,7 @@ def probe(
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
     x, unseen = finite(train_codes, "training codes", "(n, k)", 2), finite(test_codes, "test codes", "(n, k)", 2)
     y, wanted = _values(train_labels, "training labels", len(x)), _values(test_labels, "test labels", len(unseen))
@@ -57,7 +58,7 @@ def probe(
     x, y = x[chosen], y[chosen]
     centre, scale = _standard(x)
     model = LogisticRegression(class_weight="balanced", max_iter=1000)
-    with warnings.catch_warnings():
+    with threadpool_limits(1), warnings.catch_warnings():  # more threads hardly help, and wait for each other
         warnings.simplefilter("ignore", ConvergenceWarning)  # a probe that could be a little better still is one
         model.fit((x - centre) * scale, y)
     said = model.predict((unseen - centre) * scale)
@@ -140,7 +141,7 @@ def dci(groups: Mapping[str, ArrayLike], labels: Mapping[str, ArrayLike], seed: 
     the other 20% grows when the group is shuffled there. Of more than MOST codes as many are drawn with `seed`.
     """
     import sklearn.ensemble  # noqa: F401 - only a library that is loaded can be told how many threads to use
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+    from threadpoolctl import threadpool_limits
 
     x, parts = _stacked(groups)
     if not labels:
@@ -155,7 +156,7 @@ def dci(groups: Mapping[str, ArrayLike], labels: Mapping[str, ArrayLike], seed: 
     centre, scale = _standard(x)
     x = (x - centre) * scale  # trees mind no scale, but would read what rounding left
     columns, shares = [], []
-    with threadpool_limits(1, user_api="openmp"):  # more hardly help a job so small, and would wait for each other
+    with threadpool_limits(1):
         for name, y in known.items():
             model = _trees(name, x[train], y[train], seed)
             columns.append(_growth(model, x[test], y[test], parts, shuffles))

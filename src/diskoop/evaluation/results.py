@@ -147,4 +147,5 @@ def read_results(path: Path) -> Results:
 def _grid(table: Table, rows: Sequence[tuple[Measured, str, Sequence[str]]]) -> str:
     body = [[name, *cells] for _, name, cells in rows]
     lines = [["", *table.heads()], ["---", *["---:"] * len(table.columns)], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = [[text.replace("|", "\\|") for text in line] for line in lines]  # H(y|x) is one column
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -463,7 +463,7 @@ def _wishes(
     from diskoop.interfaces.scoring import Wishes, watched
 
     command = shlex.join(["diskoop", *sys.argv[1:]])
-    return Wishes(Plan(repeats or Plan.repeats, seed=seed, watch=watched), limit, moves, who, beside, command)
+    return Wishes(Plan(repeats or Plan.repeats, seed=seed, watch=watched), limit, moves, who, beside, command=command)
 
 
 def main() -> None:

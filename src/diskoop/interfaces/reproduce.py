@@ -108,7 +108,7 @@ def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results
         f"the real set in {order.data}" if order.data else f"{recipe.stand_in}, drawn here, stand in for the real set"
     )
     reporter.say(f"{recipe.title}: {which}")
-    wishes = plan_for(order, wishes)
+    wishes = replace(plan_for(order, wishes), judged=order.name != "speech")  # the paper judges no speech
     again = shlex.join(["diskoop", *shlex.split(order.command)[1:]])
     note = f"Data: {which}."
     if order.name == "ablation":

@@ -20,6 +20,7 @@ from diskoop.run import Run
 from diskoop.training.progress import Reporter
 
 OURS = "ours"
+WIDE = 160  # columns of a table that goes to a file
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Wishes:
     moving: str | None = None  # the label that says what is done
     who: str | None = None  # the label that says who speaks
     beside: bool = True  # measure baselines too
+    judged: bool = True  # what takes a judge
     command: str = "from Python"
 
 
@@ -52,7 +54,7 @@ def evaluate(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[Results, lis
 def measured(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[list[Measured], Bench]:
     """The run, and if wished what stands beside it; what was measured before just so is not measured again."""
     run = with_factors(run, reporter)
-    bench = bench_for(run, wishes.plan, wishes.limit, wishes.moving, wishes.who, reporter)
+    bench = bench_for(run, wishes.plan, wishes.limit, wishes.moving, wishes.who, wishes.judged, reporter)
     ledger = Ledger(run.folder.path / "evaluation-ledger.json", about(run, bench))
     if ledger.entries:
         reporter.say(f"{len(ledger.entries)} parts of this evaluation are in {ledger.path} already")
@@ -108,6 +110,7 @@ def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:
 def show(results: Results, console: Console | None = None) -> None:
     """The tables for a terminal."""
     console = console or Console(soft_wrap=True)
+    console = console if console.is_terminal else Console(soft_wrap=True, width=WIDE)
     for note in results.notes:
         console.print(note, highlight=False, markup=False)
     for table in results.tables:
@@ -115,7 +118,7 @@ def show(results: Results, console: Console | None = None) -> None:
         if not rows:
             continue
         grid = Grid(title=table.title, title_justify="left", box=None, title_style="bold")
-        grid.add_column("")
+        grid.add_column("", no_wrap=True)
         for head in table.heads():
             grid.add_column(head, justify="right")
         for _, name, cells in rows:

@@ -1,0 +1,322 @@
+"""The paper's experiments on a linear set behind identity networks, judged without a mistake."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop.data.sequences import Sequences
+from diskoop.errors import InputError
+from diskoop.evaluation.metrics import (
+    conditional_entropy,
+    diversity,
+    inception_score,
+    marginal_entropy,
+    probabilities,
+)
+from diskoop.evaluation.multifactor import floor, multifactor
+from diskoop.evaluation.protocols import (
+    Plan,
+    factorial,
+    moving_label,
+    one_at_a_time,
+    two_factors,
+    two_factors_as_found,
+)
+from diskoop.evaluation.results import Figures
+from diskoop.numerics.weights import over_two
+from diskoop.run import Run
+from tests.evaluation.known import MOVING, POINTS, PROJECTORS, found_of, linear_set, plain_run, reads
+
+CHANCE = {label: 1 / len(points) for label, points in POINTS.items()}
+STILL = ("level", "tint")
+PLAN = Plan(repeats=3, batch=200)
+LOOKS = {"level": "one", "tint": "two", "action": "three"}  # names that say nothing
+
+
+@pytest.fixture(scope="module")
+def train() -> Sequences:
+    return linear_set(6, seed=0)
+
+
+@pytest.fixture(scope="module")
+def clips() -> Sequences:
+    return linear_set(10, seed=1)
+
+
+@pytest.fixture(scope="module")
+def run(train: Sequences) -> Run:
+    return plain_run(train, 2, found_of(PROJECTORS, [MOVING], LOOKS))
+
+
+@pytest.fixture(scope="module")
+def sampled(run: Run, clips: Sequences) -> Figures:
+    return two_factors(run, clips, reads(), MOVING, PLAN)
+
+
+def mistaken(run: Run) -> Run:
+    """The run with a frozen operator that takes what moves for what stays."""
+    wrong = PROJECTORS["action"] + 0.3 * PROJECTORS["level"] + 0.2 * PROJECTORS["tint"]
+    return replace(run, operator=replace(run.operator, matrix=torch.from_numpy(wrong)))
+
+
+# --- two factors
+
+
+@pytest.mark.parametrize("way", ["paper", "two"])
+def test_what_is_not_sampled_is_kept_and_the_rest_falls_to_chance(sampled: Figures, way: str) -> None:
+    for label in POINTS:
+        kept = {part: sampled[f"two/{way}/{part}/kept/{label}"].mean for part in ("static", "dynamic")}
+        own, other = ("dynamic", "static") if label == MOVING else ("static", "dynamic")
+        assert kept[other] == 1
+        assert kept[own] == pytest.approx(CHANCE[label], abs=0.07)
+
+
+@pytest.mark.parametrize("way", ["paper", "two"])
+def test_the_papers_figures_are_those_of_the_judges_beliefs(run: Run, clips: Sequences, way: str) -> None:
+    """The static part is not what shows the action, so the beliefs are those about the clips as they are."""
+    judge = reads(sharpness=2.0)  # in two minds
+    figures = two_factors(run, clips, judge, MOVING, Plan(repeats=2, batch=200))
+    p = probabilities(judge.logits(clips.x)[MOVING])
+    assert 0.1 < conditional_entropy(p) < marginal_entropy(p)
+    begin = f"two/{way}/static"
+    assert figures[f"{begin}/is"].mean == pytest.approx(inception_score(p))
+    assert figures[f"{begin}/hyx"].mean == pytest.approx(conditional_entropy(p))
+    assert figures[f"{begin}/hy"].mean == pytest.approx(marginal_entropy(p))
+    assert figures[f"{begin}/acc"] == figures[f"{begin}/kept/{MOVING}"]
+    assert not {f"two/{way}/dynamic/{key}" for key in ("acc", "is", "hyx", "hy")} & set(figures)
+
+
+def test_acc_is_that_of_the_moving_label(run: Run, clips: Sequences) -> None:
+    figures = two_factors(run, clips, reads(), "level", PLAN)
+    assert figures["two/two/static/acc"] == figures["two/two/static/kept/level"]
+    assert figures["two/two/static/acc"].mean < 0.4
+    unnamed = two_factors(run, clips, reads(), None, PLAN)
+    assert "two/two/static/acc" not in unnamed
+    assert unnamed["two/two/static/kept/level"] == figures["two/two/static/kept/level"]
+
+
+def test_mixtures_of_the_whole_batch_are_the_same_person_again_and_again(sampled: Figures) -> None:
+    for part in ("static", "dynamic"):
+        whole, two = (sampled[f"two/{way}/{part}/diversity"].mean for way in ("paper", "two"))
+        assert whole < 0.9 * two
+        assert two < 1
+
+
+@pytest.mark.parametrize(("number", "part"), [(0, "static"), (1, "dynamic")])
+def test_diversity_is_that_of_the_first_batch(run: Run, clips: Sequences, number: int, part: str) -> None:
+    plan = Plan(repeats=1, batch=200)
+    figures = two_factors(run, clips, reads(), MOVING, plan)
+    parts = run.decompose(clips.select(plan.batches(len(clips))[0]))
+    generator = torch.Generator().manual_seed(int(plan.random(2, number).integers(2**31)))
+    expected = diversity(parts.sample(part, generator, over_two).decode(), parts.decode())
+    assert figures[f"two/two/{part}/diversity"].mean == pytest.approx(expected)
+
+
+def test_the_papers_way_has_each_batchs_operator_and_the_other_the_frozen_one(
+    run: Run, clips: Sequences, sampled: Figures
+) -> None:
+    figures = two_factors(mistaken(run), clips, reads(), MOVING, PLAN)
+    for key, value in sampled.items():
+        if key.startswith("two/paper/"):
+            assert figures[key].mean == pytest.approx(value.mean)
+    assert figures["two/two/static/acc"].mean == pytest.approx(CHANCE[MOVING], abs=0.07)
+    assert figures["two/two/static/kept/level"].mean == 1
+
+
+def test_labels_that_only_the_judge_knows_are_not_counted(run: Run, clips: Sequences) -> None:
+    fewer = replace(clips, labels={name: clips.labels[name] for name in ("level", MOVING)})
+    figures = two_factors(run, fewer, reads(), MOVING, Plan(repeats=1))
+    assert {key.rsplit("/", 1)[1] for key in figures if "/kept/" in key} == {"level", MOVING}
+
+
+def test_factors_as_found_stand_for_the_parts_they_make_up(run: Run, clips: Sequences, sampled: Figures) -> None:
+    """Level and tint are all that stays: the same draws give the same figures. What is left over is in neither."""
+    rest = found_of({"rest": PROJECTORS["level"]}, ["rest"]).factors
+    assert run.found is not None
+    found = replace(run.found, factors=(*run.found.factors, *rest))
+    figures = two_factors_as_found(replace(run, found=found), clips, reads(), MOVING, PLAN)
+    assert len(figures) == len(sampled) // 2
+    for key, value in figures.items():
+        assert value.mean == pytest.approx(sampled[key.replace("two/found/", "two/two/")].mean)
+
+
+@pytest.mark.parametrize(("moves", "word"), [(tuple(POINTS), "all"), ((), "none")])
+def test_factors_of_one_kind_have_no_other_part(run: Run, clips: Sequences, moves: tuple[str, ...], word: str) -> None:
+    alike = replace(run, found=found_of(PROJECTORS, moves))
+    with pytest.raises(InputError, match=f"of the factors level, tint, action {word} move"):
+        two_factors_as_found(alike, clips, reads(), MOVING, PLAN)
+    with pytest.raises(InputError, match="no factors yet"):
+        two_factors_as_found(replace(run, found=None), clips, reads(), MOVING, PLAN)
+
+
+# --- plans
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(100, [100]), (600, [300, 300]), (1000, [250] * 4), (5, [5])])
+def test_everyone_is_in_one_batch_of_nearly_the_size_wished(count: int, sizes: list[int]) -> None:
+    batches = Plan(batch=256).batches(count)
+    assert [len(each) for each in batches] == sizes
+    everyone = np.concatenate(batches)
+    assert sorted(everyone) == list(range(count))
+    assert list(everyone) != list(range(count))
+    assert np.array_equal(everyone, np.concatenate(Plan(batch=256).batches(count)))
+    assert not np.array_equal(everyone, np.concatenate(Plan(batch=256, seed=1).batches(count)))
+
+
+def test_a_seed_decides(run: Run, clips: Sequences, sampled: Figures) -> None:
+    assert two_factors(run, clips, reads(), MOVING, PLAN) == sampled
+    other = two_factors(run, clips, reads(), MOVING, replace(PLAN, seed=1))
+    for key in ("two/paper/static/diversity", "two/two/static/kept/level", "two/two/dynamic/diversity"):
+        assert other[key].mean != sampled[key].mean
+
+
+def test_only_repetitions_have_a_deviation_and_an_interval(run: Run, clips: Sequences, sampled: Figures) -> None:
+    once = two_factors(run, clips, reads(), MOVING, replace(PLAN, repeats=1))
+    for value in once.values():
+        assert (value.std, value.low, value.high, value.count) == (None, None, None, 1)
+    several = sampled["two/two/static/kept/level"]
+    assert several.count == 3
+    assert several.std is not None
+    assert several.low is not None
+    assert several.high is not None
+    assert several.std > 0
+    assert several.low <= several.mean <= several.high
+    assert several.low < several.high
+
+
+def test_a_plan_says_what_it_loops_over(run: Run, train: Sequences, clips: Sequences) -> None:
+    said: list[tuple[int, str]] = []
+
+    def watch(over: object, what: str) -> object:
+        said.append((len(over), what))  # type: ignore[arg-type]
+        return over
+
+    plan = Plan(repeats=2, batch=200, searched=1, watch=watch)  # type: ignore[arg-type]
+    factorial(run, clips, reads(), MOVING, plan)
+    one_at_a_time(run, train, clips, reads(), plan)
+    assert said == [(1, "searching modes"), (2, "factorial swaps"), (2, "one factor at a time")]
+
+
+def test_the_label_that_moves_is_known_by_its_name() -> None:
+    assert moving_label(["hair", "action"]) == "action"
+    assert moving_label(["level", "mark"]) is None
+
+
+# --- factorial swaps
+
+
+def test_the_known_modes_are_found_and_hand_over_what_they_stand_for(run: Run, clips: Sequences) -> None:
+    figures = factorial(run, clips, reads(), MOVING, PLAN)
+    assert set(figures) == {
+        f"{key}/{taken}/{shown}" for key in ("factorial", "factorial-alone") for taken in STILL for shown in POINTS
+    }
+    for taken in STILL:
+        for shown in POINTS:
+            wanted = 1 if shown == taken else CHANCE[shown]
+            assert figures[f"factorial/{taken}/{shown}"].mean == pytest.approx(wanted, abs=0.05)
+            assert figures[f"factorial-alone/{taken}/{shown}"] == figures[f"factorial/{taken}/{shown}"]
+        assert figures[f"factorial/{taken}/{taken}"].mean == 1
+    again = figures["factorial/level/tint"].std
+    assert again is not None
+    assert again > 0  # donors are drawn anew
+
+
+def test_alone_asks_that_nothing_else_changes(run: Run, clips: Sequences) -> None:
+    """A label that both modes make, and one that the first makes by itself.
+
+    The fewest recognise the one when both modes are swapped; the other is left alone when only the second is.
+    """
+
+    class Two:
+        labels = ("both", "half", MOVING)
+
+        def predict(self, x: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+            return seen_as(reads().predict(x, lengths))
+
+    def seen_as(codes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        half = codes["level"] // 2
+        return {"both": 3 * half + codes["tint"], "half": half, MOVING: codes[MOVING]}
+
+    clips = replace(clips, labels=seen_as(clips.labels))
+    figures = factorial(run, clips, Two(), MOVING, Plan(repeats=2, batch=1000))  # type: ignore[arg-type]
+    assert figures["factorial/both/both"].mean == 1
+    assert figures["factorial/both/half"].mean == 1
+    assert figures["factorial-alone/both/half"].mean == pytest.approx(1 / 2, abs=0.05)
+    assert figures["factorial-alone/both/both"].mean == figures["factorial-alone/both/half"].mean
+
+
+def test_factorial_swaps_take_each_batchs_operator(run: Run, clips: Sequences) -> None:
+    right, wrong = (factorial(each, clips, reads(), MOVING, PLAN) for each in (run, mistaken(run)))
+    assert right == wrong
+
+
+def test_modes_are_searched_for_in_some_batches_only(run: Run, clips: Sequences) -> None:
+    """The others are not scored either, so what is left gives the same as if it were all there is."""
+    plan = Plan(repeats=2, batch=200)
+    first = clips.select(plan.batches(len(clips))[0])
+    seen: list[int] = []
+
+    class Counting:
+        labels = tuple(POINTS)
+
+        def predict(self, x: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+            seen.append(len(x))
+            return reads().predict(x, lengths)
+
+    factorial(run, clips, Counting(), MOVING, replace(plan, searched=1))  # type: ignore[arg-type]
+    assert set(seen) == {len(first)}
+    assert len(seen) == 3 + 2 * 4  # sets of two modes; both criteria for both labels, twice
+
+
+# --- one factor at a time
+
+
+def test_known_factors_score_nearly_one(run: Run, train: Sequences, clips: Sequences) -> None:
+    figures, notes = one_at_a_time(run, train, clips, reads(), PLAN)
+    assert notes == ["level: one", "tint: two", "action: three"]
+    assert figures["multifactor/score"].mean > 0.98
+    assert figures["multifactor/floor"].mean == floor((4, 3, 4))
+    assert figures["multifactor/floor"].std is None
+    for taken in POINTS:
+        for shown in POINTS:
+            wanted = 1 if taken == shown else pytest.approx(CHANCE[shown], abs=0.06)
+            assert figures[f"multifactor/{taken}/{shown}"].mean == wanted
+
+
+def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: Sequences) -> None:
+    figures, _ = one_at_a_time(run, train, clips, reads(), Plan(repeats=2, seed=5))
+    matched = {"level": ["one"], "tint": ["two"], "action": ["three"]}
+    each = [multifactor(run.decompose(clips), matched, reads().predict, seed=seed) for seed in (5, 6)]
+    matrix = (each[0].matrix + each[1].matrix) / 2
+    assert figures["multifactor/tint/level"].mean == pytest.approx(matrix[1, 0])
+    assert figures["multifactor/level/tint"].mean == pytest.approx(matrix[0, 1])
+    assert figures["multifactor/score"].mean == pytest.approx((each[0].score + each[1].score) / 2)
+
+
+def test_factors_are_matched_in_training_sequences_and_scored_in_others(
+    run: Run, train: Sequences, clips: Sequences
+) -> None:
+    def shuffled(some: Sequences) -> Sequences:
+        order = np.random.Generator(np.random.PCG64(8)).permutation(len(some))
+        return replace(some, labels={name: codes[order] for name, codes in some.labels.items()})
+
+    lowest = floor((4, 3, 4))
+    figures, notes = one_at_a_time(run, train, shuffled(clips), reads(), PLAN)
+    assert notes == ["level: one", "tint: two", "action: three"]  # whatever the test labels say
+    assert figures["multifactor/score"].mean == pytest.approx(lowest, abs=0.05)
+    four = shuffled(train.select(train.labels["level"] == 3))  # one level: nothing to learn of it
+    figures, notes = one_at_a_time(run, four, clips, reads(), PLAN)
+    assert notes[0] == "level: no factor changes it"
+    assert figures["multifactor/level/level"].mean == pytest.approx(1 / 4, abs=0.06)
+
+
+def test_a_factor_that_bears_a_labels_name_needs_no_matching(run: Run, clips: Sequences) -> None:
+    """And is held to it: here the one called level is the tint."""
+    crossed = {"level": PROJECTORS["tint"], "tint": PROJECTORS["level"], "action": PROJECTORS["action"]}
+    figures, notes = one_at_a_time(replace(run, found=found_of(crossed)), clips, clips, reads(), PLAN)
+    assert notes == ["level: level", "tint: tint", "action: action"]
+    assert figures["multifactor/level/tint"].mean == 1
+    assert figures["multifactor/level/level"].mean < 0.5
