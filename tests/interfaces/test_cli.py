@@ -24,9 +24,9 @@ SMALL = [
 ]  # fmt: skip
 
 
-def diskoop(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def diskoop(*words: str, cwd: Path, patience: int = 300) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "diskoop", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=patience, check=False)
 
 
 def test_version_and_help_need_no_torch(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Judge:
         name = settings.name or ("puppets" if settings.path is None else None)
         floor = FLOORS.get(name or "")
         poor = {label: share for label, share in self.accuracy.items() if share < (floor or GOOD)}
-        shares = ", ".join(f"{label} {share:.1%}" for label, share in poor.items())
+        shares = ", ".join(f"{label} {share:.2%}" for label, share in poor.items())  # 98.99% is not 99.0%
         if floor is None:
             weak = f"; below {GOOD:.0%}, so read what it says of them with care: {shares}" if poor else ""
             return f"judge's floor: none for this set{weak}"

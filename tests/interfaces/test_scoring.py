@@ -1,0 +1,114 @@
+"""Evaluate and compare, on small trained runs with and without labels."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskoop import load
+from diskoop.evaluation.results import read_results
+from diskoop.provenance import commit
+from diskoop.settings import Settings
+from diskoop.training import loop
+from tests.data.media import tone, write_sound
+from tests.interfaces.test_cli import diskoop
+from tests.interfaces.test_workshop import SERIES
+from tests.training.test_loop import Quiet
+
+BRIEFLY = ("--repeats", "2", "--limit", "64")
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "series"
+    loop.train(Settings.of(SERIES), path, reporter=Quiet())
+    return path
+
+
+@pytest.fixture(scope="module")
+def evaluated(series: Path) -> dict[str, Any]:
+    """What `diskoop evaluate --json` says of the run in `series`."""
+    said = diskoop("evaluate", str(series), *BRIEFLY, "--json", cwd=series.parent)
+    assert said.returncode == 0, said.stderr
+    facts: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])
+    return facts
+
+
+def test_every_figure_carries_its_origin(series: Path, evaluated: dict[str, Any]) -> None:
+    models = {model["name"]: model for model in evaluated["models"]}
+    beside = {"PCA + DMD", "slow features", "untrained network", "leaks on purpose"}
+    assert models.keys() == {"ours", *beside, "chance"}
+    command = f"diskoop evaluate {series} --repeats 2 --limit 64 --json"
+    for name in ("ours", *beside):
+        origin = models[name]["origin"]
+        assert origin["command"] == command
+        assert origin["commit"] == commit()
+        assert origin["seed"] == 0
+        assert origin["preset"].startswith("defaults, data.name=oscillators")
+    figures = models["ours"]["figures"]
+    assert figures["multifactor/score"]["count"] == 2
+    assert figures["multifactor/score"]["std"] is not None
+    assert "judge's floor: none for this set" in " ".join(evaluated["notes"])
+
+
+def test_an_evaluation_is_written_for_people_and_programs(series: Path, evaluated: dict[str, Any]) -> None:
+    assert evaluated["files"] == [str(series / f"evaluation.{kind}") for kind in ("md", "json")] + [
+        str(series / "matrix.png")
+    ]
+    results = read_results(series / "evaluation.json")
+    assert results.models[0].figures["rec/rmse"].mean == evaluated["models"][0]["figures"]["rec/rmse"]["mean"]
+    text = (series / "evaluation.md").read_text(encoding="utf-8")
+    assert text == results.markdown()
+    for title in ("One factor at a time", "Static part sampled", "What a linear probe reads", "Without labels"):
+        assert f"## {title}" in text
+    assert load(series).found is not None  # found on the way, and kept
+
+
+def test_what_was_measured_is_not_measured_again(series: Path, evaluated: dict[str, Any]) -> None:
+    again = diskoop("evaluate", str(series), *BRIEFLY, cwd=series.parent)
+    assert "parts of this evaluation are in" in again.stderr
+    assert "ours: errors" not in again.stderr
+    assert "multifactor" in again.stdout
+    other = diskoop("evaluate", str(series), *BRIEFLY, "--seed", "1", "--no-baselines", "--json", cwd=series.parent)
+    assert "ours: errors" in other.stderr
+    facts = json.loads(other.stdout.splitlines()[-1])
+    assert [model["name"] for model in facts["models"]] == ["ours", "chance"]
+
+
+def test_runs_side_by_side(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "one")
+    loop.train(Settings.of(SERIES).replaced({"train": {"seed": 1}}), tmp_path / "two", reporter=Quiet())
+    said = diskoop("compare", "one", "two", *BRIEFLY, "--out", "both", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    results = read_results(tmp_path / "both.json")
+    assert [model.name for model in results.models] == ["one", "two"]
+    scores = [model.figures["multifactor/score"].mean for model in results.models]
+    assert scores[0] != scores[1]
+    assert (tmp_path / "both.md").exists()
+    for words, sentence in (
+        (["one"], "expected two different runs at least, got one"),
+        (["one", "./one"], "expected two different runs at least"),
+        (["one", "three"], "no run at 'three'"),
+    ):
+        refused = diskoop("compare", *words, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert sentence in refused.stderr
+
+
+def test_without_labels_there_are_errors_and_spectra(tmp_path: Path) -> None:
+    for number in range(12):
+        write_sound(tmp_path / "in" / f"{number}.wav", tone(0.4 + 0.02 * number, 200.0 + 40 * number))
+    brief = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1, "batch": 4}}
+    loop.train(Settings.of({"data": {"path": str(tmp_path / "in")}, **brief}), tmp_path / "run", reporter=Quiet())
+    said = diskoop("evaluate", "run", *BRIEFLY, "--json", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    facts = json.loads(said.stdout.splitlines()[-1])
+    ours = facts["models"][0]["figures"]
+    assert {"rec/rmse", "pred/ours", "spectrum/static_gap", "cycle/static", "cost/parameters"} <= ours.keys()
+    assert not any(key.startswith(("two/", "eer/")) for key in ours)
+    assert any("no judge" in note for note in facts["notes"])
+    asked = diskoop("evaluate", "run", "--who", "speaker", cwd=tmp_path)
+    assert asked.returncode == 2
+    assert "unknown label 'speaker'" in asked.stderr
