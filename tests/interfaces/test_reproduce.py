@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from diskoop import load
+from diskoop.errors import InputError
 from diskoop.interfaces.reproduce import ABLATIONS, Order, settings_for
 from tests.conftest import real_data
 from tests.data.media import tone, write_sound
@@ -41,6 +43,7 @@ def order(name: str, **options: Any) -> Order:
         "overrides": {},
         "seed": 3,
         "repeats": None,
+        "who": None,
         "device": "cpu",
         "command": "diskoop reproduce",
     }
@@ -51,15 +54,19 @@ def test_speech_in_any_folder_beside_the_published_figures(voices: Path, tmp_pat
     words = ("reproduce", "speech", "--quick", "--data", str(voices), "--who", "folder", "--out", "tables", *TINY)
     said = diskoop(*words, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
-    assert f"the real set in {voices}" in said.stderr
+    assert f"the files in {voices}" in said.stderr
     text = (tmp_path / "tables" / "table.md").read_text(encoding="utf-8")
     for name in ("SKD, the paper", "DiffSDA, best published gap", "ours", "untrained network", "mean cepstrum"):
         assert f"| {name}" in text
     facts = json.loads((tmp_path / "tables" / "table.json").read_text(encoding="utf-8"))
     models = {model["name"]: model["figures"] for model in facts["models"]}
-    assert models["SKD, the paper"]["eer/batch/static"]["mean"] == 0.0446
+    assert models["SKD, the paper"]["eer/printed/static"]["mean"] == 0.0446
     assert {"eer/batch/static", "eer/frozen/dynamic", "phones/dynamic"} <= models["ours"].keys()
     assert "eer/mean/static" in models["mean spectrum"]
+    run = load(tmp_path / "tables" / "run")
+    heard, tested = (set(run.data(split).labels["folder"]) for split in ("train", "test"))
+    assert len(tested) == 2
+    assert not heard & tested
     for picture in ("spectrum.png", "swaps.png"):
         assert (tmp_path / "tables" / picture).exists()
     again = diskoop(*words, cwd=tmp_path)
@@ -102,8 +109,12 @@ def test_the_stand_in_and_the_real_set_have_the_same_settings(tmp_path: Path) ->
 def test_a_folder_that_is_timit_is_read_as_such(tmp_path: Path) -> None:
     write_sound(tmp_path / "dr1-fcjf0" / "sx37.wav", tone(0.3, 200.0))
     assert settings_for(order("speech", data=str(tmp_path))).data.name == "timit"
-    write_sound(tmp_path / "other" / "anna" / "1.wav", tone(0.3, 200.0))
-    assert settings_for(order("speech", data=str(tmp_path / "other"))).data.name is None
+    for name in ("anna", "mike1", "zoe"):
+        write_sound(tmp_path / "other" / name / "1.wav", tone(0.3, 200.0))
+    other = settings_for(order("speech", data=str(tmp_path / "other"))).data
+    assert (other.name, other.group) == (None, "folder")
+    with pytest.raises(InputError, match="does not say who speaks"):
+        settings_for(order("speech", data=str(tmp_path / "other" / "anna")))
 
 
 def test_the_ablation_takes_terms_away() -> None:

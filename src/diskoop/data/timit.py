@@ -91,7 +91,10 @@ def load(settings: DataSettings) -> Sequences:
 
 def is_corpus(root: Path) -> bool:
     """Whether a folder holds recordings of timit."""
-    return root.is_dir() and any(SPEAKER.fullmatch(file.parent.name.lower()) for file in files_below(root))
+    if not root.expanduser().is_dir():
+        return False
+    names = ((file.parent.name.lower(), file.name.lower().split(".")[0]) for file in files_below(root.expanduser()))
+    return any(SPEAKER.fullmatch(speaker) and SENTENCE.fullmatch(sentence) for speaker, sentence in names)
 
 
 def _recordings(root: Path) -> list[Recording]:

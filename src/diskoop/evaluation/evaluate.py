@@ -9,10 +9,20 @@ from typing import Any
 
 from diskoop.analysis.discovery import Found
 from diskoop.data import open_data
+from diskoop.data.cache import digest
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.baselines import mean_cepstrum, mean_spectrum, pca_dmd, slow_features, untrained
-from diskoop.evaluation.inspection import consistency, disentanglement, errors, leaks, resources, some_of
+from diskoop.evaluation.inspection import (
+    consistency,
+    disentanglement,
+    errors,
+    leaks,
+    limited,
+    readable,
+    resources,
+    some_of,
+)
 from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.leaking import leaking
 from diskoop.evaluation.metrics import Summary
@@ -31,6 +41,7 @@ from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.storage import write_text
 from diskoop.training.checkpoint import checksum, weights_checksum
+from diskoop.training.loop import fingerprint
 from diskoop.training.progress import Reporter
 
 Outcome = tuple[Figures, list[str]]
@@ -65,6 +76,11 @@ class Bench:
         """Those that are judged."""
         return () if self.judge is None else tuple(label for label in self.judge.labels if label in self.clips.labels)
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Those that a table has a column for."""
+        return tuple(dict.fromkeys((*self.labels, *readable(self.train, self.clips))))
+
 
 def bench_for(
     run: Run,
@@ -83,7 +99,9 @@ def bench_for(
     settings = run.settings.data
     sounds = run.units.rate is not None
     everything = whole_recordings(run) if sounds else open_data(settings)
-    train, clips = everything.part("train"), everything.part("test")
+    if not everything.is_video:  # the scale that the run knows, whatever this reading of its data comes to
+        everything = replace(everything, units=run.units)
+    train, clips = limited(everything.part("train"), settings.limit), everything.part("test")
     if moving is not None and moving not in clips.labels:
         raise InputError(f"unknown label {moving!r}; {suggest(moving, clips.labels)}")
     clips = clips if limit is None else some_of(clips, limit, plan)
@@ -94,14 +112,23 @@ def bench_for(
         judge = judge_for(everything, settings, device, reporter) if judged else None
     except InputError as error:
         notes.append(f"no judge: {error}")
+    moves = moving or moving_label(() if judge is None else judge.labels)
     if judge is not None:
         notes += [judge.describe(), judge.require(settings)]
         if everything.is_video:
             frame_judge = judge_for(everything, settings, device, reporter, of_frames=True)
-            notes.append(f"of single frames, {frame_judge.describe()}")
-    moves = moving or moving_label(() if judge is None else judge.labels)
+            notes += [f"of single frames, {frame_judge.describe()}", frame_judge.require(settings, (moves or "",))]
+    speaks = None
+    if sounds:
+        try:
+            speaks = who_speaks(clips, who)
+        except InputError as error:
+            if who is not None:
+                raise
+            notes.append(f"no speaker verification: {error}")
+    elif who is not None:
+        raise InputError(f"--who says who speaks in recordings, got it for {clips.name}, which has no sound")
     notes.append(f"{plan.repeats} repetitions, batches of {plan.batch}, seed {plan.seed}")
-    speaks = who_speaks(clips, who) if sounds and (clips.labels or who) else None
     return Bench(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
 
 
@@ -144,8 +171,8 @@ def about(run: Run, bench: Bench) -> dict[str, Any]:
         "factors": None if (found := run.found) is None else [found.names, found.source, _projectors(found)],
         "commit": commit(),
         "plan": plan,
-        "clips": [bench.clips.name, len(bench.clips)],
-        "labels": [bench.moving, bench.who],
+        "clips": [fingerprint(each) for each in (bench.train, bench.clips)],
+        "labels": [bench.moving, bench.who, digest({name: c.tolist() for name, c in bench.clips.labels.items()})],
     }
 
 
@@ -167,6 +194,10 @@ def measure_beside(run: Run, bench: Bench, ledger: Ledger, command: str, say: Ca
     """The models that stand beside it, factors found in each without labels, and for sound the means over time."""
     models = []
     for name, make in BESIDE.items():
+        if (
+            make is leaking and bench.who is not None
+        ):  # signs that alternate vanish in a mean over time, and prove nothing
+            continue
         plain = cache(partial(make, run, bench.train, bench.plan.seed))  # made when a figure is asked for, if at all
         models.append(
             _measured(name, run, _stages(plain, cache(partial(_with_factors, plain)), bench), ledger, command, say)
@@ -212,8 +243,9 @@ def _stages(run: Callable[[], Run], known: Callable[[], Run], bench: Bench) -> S
         stages["two factors"] = lambda: (two_factors(run(), clips, judge, moving, plan), [])
         stages["two factors as found"] = lambda: (two_factors_as_found(known(), clips, judge, moving, plan), [])
         stages["one factor at a time"] = lambda: one_at_a_time(known(), train, clips, judge, plan)
-        stages["probes"] = lambda: (leaks(run(), train, clips, bench.labels, plan), [])
-        stages["DCI"] = lambda: (disentanglement(known(), clips, bench.labels, plan), [])
+    if labels := readable(train, clips):
+        stages["probes"] = lambda: (leaks(run(), train, clips, labels, plan), [])
+        stages["DCI"] = lambda: (disentanglement(known(), clips, labels, plan), [])
     if (who := bench.who) is not None:
         stages["speakers"] = lambda: (speakers(run(), clips, who, plan), [])
         stages["phones"] = lambda: _with_note(*phones(run(), train, clips, plan))
@@ -223,7 +255,7 @@ def _stages(run: Callable[[], Run], known: Callable[[], Run], bench: Bench) -> S
 def _stages_alone(run: Run, bench: Bench) -> Stages:
     """What only the run itself is asked: it takes long, or would say nothing of a baseline."""
     clips, plan, judge, frame_judge, moving = bench.clips, bench.plan, bench.judge, bench.frame_judge, bench.moving
-    stages: Stages = {"resources": lambda: (resources(run, bench.train), [])}
+    stages: Stages = {"resources": lambda: (resources(run), [])}
     if judge is not None and bench.clips.is_video:
         stages["factorial swaps"] = lambda: (factorial(run, clips, judge, moving, plan), [])
     if frame_judge is not None:
@@ -268,9 +300,8 @@ def chance(bench: Bench) -> Measured:
     return Measured("chance", figures, "1 / number of values; of the score, what doing nothing gets")
 
 
-def tables(bench: Bench) -> list[Table]:
-    """The paper's tables and those beyond, for the labels of a set."""
-    labels, moving = bench.labels, bench.moving
+def tables(labels: Sequence[str], moving: str | None) -> list[Table]:
+    """The paper's tables and those beyond, for the labels of a set and the one that moves."""
     by_label = [Column(label, label, share=True) for label in labels]
     kept = [*(Column(label, f"kept/{label}", share=True) for label in labels), Column("diversity", "diversity")]
     ways = {
@@ -295,9 +326,9 @@ def tables(bench: Bench) -> list[Table]:
             ],
             f"Acc: the static part is sampled, and a judge still recognises the {moving}, as the paper measures it. It "
             "cannot see whether anything else changed: a model that keeps everything in its dynamic part has a perfect "
-            "one. The multifactor score can. The paper mixes the static parts of a whole batch, split by the batch's "
-            "own operator; beside it stand mixtures of two clips with the frozen operator, split by eigenvalue and by "
-            "the factors that were found (those that move are the dynamic part).",
+            "one. The multifactor score looks at what changes. The paper's way mixes the static parts of a whole "
+            "batch, split by the batch's own operator; beside it stand mixtures of two clips with the frozen operator, "
+            "split by eigenvalue and by the factors that were found (those that move are the dynamic part).",
             {text: f"two/{way}/static/" for way, text in ways.items()},
         ),
         *(
@@ -363,6 +394,7 @@ def tables(bench: Bench) -> list[Table]:
             {
                 "batch operator": "eer/batch/",
                 "frozen operator": "eer/frozen/",
+                "as printed": "eer/printed/",
                 "no operator": "eer/mean/",
             },
         ),

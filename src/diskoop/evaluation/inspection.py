@@ -22,8 +22,13 @@ from diskoop.training.objective import Objective
 
 LOOKED_AT = 512  # sequences that are enough for errors and the consistency of frames
 PROBED = 2000  # sequences to learn a label from
-STRETCHES = 4  # of time, over each of which a code is averaged: what is held in the first frames only is seen too
+STRETCHES = 4  # of time, over each of which a code is averaged
 PARTS = ("static", "dynamic")
+
+
+def limited(train: Sequences, limit: int | None) -> Sequences:
+    """What a run was trained on, of the training split."""
+    return train if limit is None else train.select(slice(limit))
 
 
 def some_of(clips: Sequences, count: int, plan: Plan) -> Sequences:
@@ -49,9 +54,10 @@ def errors(run: Run, clips: Sequences, plan: Plan) -> Figures:
     figures |= {"spectrum/static_gap": exactly(float(gap)), "spectrum/dynamic_radius": exactly(float(radius))}
     if parts.static_modes.any():
         figures["cycle/static"] = exactly(_cycle(run, parts, plan))
-    if run.found is not None and (known := [f.stability for f in run.found.factors if f.stability is not None]):
-        figures["factors/stability"] = exactly(float(np.mean(known)))
-        figures["factors/count"] = exactly(len([f for f in run.found.factors if f.name != "rest"]))
+    if run.found is not None:
+        figures["factors/count"] = exactly(len([each for each in run.found.factors if each.name != "rest"]))
+        if known := [each.stability for each in run.found.factors if each.stability is not None]:
+            figures["factors/stability"] = exactly(float(np.mean(known)))
     return figures
 
 
@@ -88,6 +94,12 @@ def _cycle(run: Run, parts: Decomposition, plan: Plan) -> float:
 # --- codes and labels
 
 
+def readable(train: Sequences, clips: Sequences) -> tuple[str, ...]:
+    """Labels that can be learnt from one set and asked for in the other: not who, where nobody is in both."""
+    seen = {label: np.unique(train.labels[label]) for label in clips.labels if label in train.labels}
+    return tuple(label for label, known in seen.items() if len(known) > 1 and np.isin(clips.labels[label], known).all())
+
+
 def leaks(run: Run, train: Sequences, clips: Sequences, labels: Sequence[str], plan: Plan) -> Figures:
     """What a linear probe reads of each label from either part, "leak/PART/LABEL", beside chance."""
     some = some_of(train, PROBED, plan)
@@ -104,11 +116,14 @@ def leaks(run: Run, train: Sequences, clips: Sequences, labels: Sequence[str], p
 
 
 def timed_code(parts: Decomposition, what: str) -> NDArray[np.float64]:
-    """(n, STRETCHES * k): the part that belongs to `what`, averaged over each of a few stretches of time."""
+    """(n, (1 + STRETCHES) * k): the part that belongs to `what` in the first frame, and its means over stretches.
+
+    What turns its sign from frame to frame has no mean, and shows in the first frame.
+    """
     part = parts.factors[what].part(parts.z.double())
     lengths = torch.from_numpy(parts.lengths).to(part.device)
     at = torch.arange(part.shape[1], device=part.device)
-    columns = []
+    columns = [part[:, 0]]
     for stretch in range(STRETCHES):  # in a sequence of fewer frames some stand for two
         begin, end = (lengths * stretch // STRETCHES, lengths * (stretch + 1) // STRETCHES)
         inside = (at >= begin.unsqueeze(1)) & (at < torch.maximum(end, begin + 1).unsqueeze(1))
@@ -155,9 +170,9 @@ def consistency(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
 # --- cost
 
 
-def resources(run: Run, train: Sequences) -> Figures:
+def resources(run: Run) -> Figures:
     """Parameters, sequences, and time and memory of a training step, measured now and as it was in training."""
-    settings = run.settings
+    settings, train = run.settings, limited(run.data("train"), run.settings.data.limit)
     weight = next(run.model.parameters())
     batch = train.batch(np.arange(min(settings.train.batch, len(train))), weight)
     objective = Objective(run.model, settings)

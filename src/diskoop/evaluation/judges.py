@@ -72,11 +72,15 @@ class Judge:
     def _looks_at(self) -> str:
         return "frames" if self.of_frames else "sequences"
 
-    def require(self, settings: DataSettings) -> str:
-        """What to say of its floor on the set of `settings`; an InputError if it stays below one that it must reach."""
+    def require(self, settings: DataSettings, without: Sequence[str] = ()) -> str:
+        """What to say of its floor on the set of `settings`; an InputError if it stays below one that it must reach.
+
+        Labels `without` which it is used do not count.
+        """
         name = settings.name or ("puppets" if settings.path is None else None)
         floor = FLOORS.get(name or "")
-        poor = {label: share for label, share in self.accuracy.items() if share < (floor or GOOD)}
+        asked = {label: share for label, share in self.accuracy.items() if label not in without}
+        poor = {label: share for label, share in asked.items() if share < (floor or GOOD)}
         shares = ", ".join(f"{label} {share:.2%}" for label, share in poor.items())  # 98.99% is not 99.0%
         if floor is None:
             weak = f"; below {GOOD:.0%}, so read what it says of them with care: {shares}" if poor else ""

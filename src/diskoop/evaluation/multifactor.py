@@ -97,7 +97,7 @@ def matched_factors(run: Run, train: Sequences, judge: Judge) -> dict[str, list[
     if anonymous := [name for name in names if name not in matched]:
         some = train.select(np.random.Generator(np.random.PCG64(1)).permutation(len(train))[:MATCHED_ON])
         matched = match(run.decompose(some), anonymous, judge.predict) | matched
-    return {label: matched[label] for label in judge.labels if label in matched}
+    return {label: matched.get(label, []) for label in judge.labels if label in train.labels}
 
 
 def _donors(count: int, seed: int) -> Array:

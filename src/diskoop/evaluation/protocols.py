@@ -47,7 +47,9 @@ class Plan:
     watch: Watch = field(default=everything, compare=False)
 
     def random(self, *purpose: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64([self.seed, *purpose]))
+        """A source of its own for each purpose, given as a few numbers."""
+        # One more than each: zeros at the end would be overlooked.
+        return np.random.Generator(np.random.PCG64([self.seed, *(number + 1 for number in purpose)]))
 
     def batches(self, count: int) -> list[Indices]:
         """Everyone once, mixed, in batches of one size or nearly so."""
@@ -137,8 +139,9 @@ def _sampled(
     for batch in parts:
         new = batch.sample(what, generator, weights)
         frames = new.decode()
-        if batch is parts[0]:  # one says enough
-            spread = diversity(frames, batch.decode())
+        if batch is parts[0]:  # one says enough; where lengths differ, only what all of them have is compared
+            common = int(new.lengths.min())
+            spread = diversity(frames[:, :common], batch.decode()[:, :common])
         for label, logits in judge.logits(frames, new.lengths).items():
             if label in batch.clips.labels:
                 kept.setdefault(label, []).append(logits.argmax(1) == batch.clips.labels[label])
@@ -166,6 +169,8 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
     `one_at_a_time` for a score that has not.
     """
     taken = [label for label in judge.labels if label in clips.labels and label != moving]
+    if not taken:
+        raise InputError(f"there is no label but {moving} to swap")
     batches = plan.batches(len(clips))[: plan.searched]
     chosen: list[tuple[Decomposition, dict[tuple[str, str], list[int]]]] = []
     for batch in plan.watch(batches, "searching modes"):
@@ -177,8 +182,8 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
     rounds = []
     for number in plan.watch(range(plan.repeats), "factorial swaps"):
         shown: dict[str, list[NDArray[Any]]] = {}
-        for parts, modes in chosen:
-            donors = plan.random(3, number).permutation(len(parts))
+        for place, (parts, modes) in enumerate(chosen):
+            donors = plan.random(3, number, place).permutation(len(parts))
             for (key, label), indices in modes.items():
                 for seen, flags in shows_donor(parts, indices, judge.predict, donors).items():
                     shown.setdefault(f"{key}/{label}/{seen}", []).append(flags)
@@ -190,14 +195,14 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
 
 
 def one_at_a_time(run: Run, train: Sequences, clips: Sequences, judge: Judge, plan: Plan) -> tuple[Figures, list[str]]:
-    """The multifactor matrix over `clips` of factors that were found without them, its score, and its floor.
+    """The multifactor matrix over `clips` of the run's factors, which were found without them, its score, its floor.
 
     Which factor stands for which label is decided on some of `train`.
     """
     matched = matched_factors(run, train, judge)
     parts = run.decompose(clips)
     results = [
-        multifactor(parts, matched, judge.predict, seed=plan.seed + number)
+        multifactor(parts, matched, judge.predict, int(plan.random(10, number).integers(2**31)))
         for number in plan.watch(range(plan.repeats), "one factor at a time")
     ]
     rounds = [
@@ -211,5 +216,7 @@ def one_at_a_time(run: Run, train: Sequences, clips: Sequences, judge: Judge, pl
         }
         for each in results
     ]
-    notes = [f"{label}: {' and '.join(names) or 'no factor changes it'}" for label, names in matched.items()]
+    found = run.require_found()
+    notes = [f"factors: {found.way}, in {found.source}"]
+    notes += [f"{label}: {' and '.join(names) or 'no factor changes it'}" for label, names in matched.items()]
     return plan.summary(rounds) | {"multifactor/floor": exactly(floor(results[0].classes))}, notes

@@ -100,8 +100,8 @@ FACES = (
 
 
 def _rates(name: str, source: str, static: float, dynamic: float) -> Measured:
-    shares = {"eer/batch/static": static / 100, "eer/batch/dynamic": dynamic / 100}
-    return _printed(name, source, shares | {"eer/batch/gap": (dynamic - static) / 100})
+    shares = {"eer/printed/static": static / 100, "eer/printed/dynamic": dynamic / 100}
+    return _printed(name, source, shares | {"eer/printed/gap": (dynamic - static) / 100})
 
 
 SPEECH = (

@@ -142,7 +142,9 @@ def _clustered(some: Sequences, others: Sequences, plan: Plan) -> tuple[Array, A
     from sklearn.cluster import MiniBatchKMeans
 
     first, second = (_without_speaker(each) for each in (some, others))
-    scale = first.std(0)
+    if len(first) < CLASSES:
+        raise InputError(f"{len(first)} frames are too few to tell {CLASSES} kinds of sound apart")
+    scale = np.maximum(first.std(0), 1e-9)
     model = MiniBatchKMeans(CLASSES, random_state=plan.seed, n_init=3).fit(first / scale)
     return model.labels_, model.predict(second / scale)
 

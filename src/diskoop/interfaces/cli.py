@@ -447,7 +447,7 @@ def reproduce(
     folder = out or Path("reproduced") / f"{name}{'-quick' if quick else ''}"
     wishes = _wishes(repeats, None, None, who, True, seed)
     order = Order(
-        name, quick, data, folder, preset, parse_overrides(overrides or []), seed, repeats, device, wishes.command
+        name, quick, data, folder, preset, parse_overrides(overrides or []), seed, repeats, who, device, wishes.command
     )
     results, files = make(order, wishes, Reporter())
     if not as_json:

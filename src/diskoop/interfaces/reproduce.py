@@ -1,6 +1,5 @@
 """the paper's tables by one command: data, training, judge, protocols, and the published figures beside ours"""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from diskoop.data import timit
+from diskoop.data import open_data, timit
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.evaluate import Bench, chance, tables
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
 from diskoop.evaluation.results import Measured, Results
+from diskoop.evaluation.verification import who_speaks
 from diskoop.figures import ablation, spectra, spectrum_figure, two_factor_swaps
 from diskoop.interfaces.scoring import Wishes, draw_matrix, measured
 from diskoop.interfaces.workshop import draw_factors
 from diskoop.pictures import save_figure
 from diskoop.run import Run, load
-from diskoop.settings import Settings, merged, read_yaml
+from diskoop.settings import DataSettings, Settings, merged, read_yaml
 from diskoop.training import loop
 from diskoop.training.checkpoint import RunFolder, load_settings
 from diskoop.training.progress import Reporter
@@ -28,6 +28,7 @@ QUICK_REPEATS = 3
 QUICK_CLIPS = 1024  # test sequences
 QUICK_SEARCHED = 2  # batches
 PAIRS = 3  # shown
+TESTED = 0.3  # of the speakers, where nobody said who tests
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Order:
     overrides: Mapping[str, Any]
     seed: int
     repeats: int | None
+    who: str | None  # of sound: the label that says who speaks
     device: str
     command: str
 
@@ -87,10 +89,18 @@ def settings_for(order: Order) -> Settings:
     where: dict[str, Any] = {"name": recipe.stand_in}
     if order.data is not None:
         where = {"name": recipe.real, "path": order.data}
-        if order.name == "speech":  # any folder with a voice in each of its sub-folders will do
-            where = {"path": order.data, "test": 0.3} | ({"name": "timit"} if timit.is_corpus(Path(order.data)) else {})
+        if order.name == "speech":
+            where = _recordings(order.data, order.who)
     values = merged(preset | {"data": options | where}, {"train": {"seed": order.seed, "device": order.device}})
     return Settings.of(merged(values, dict(order.overrides)))
+
+
+def _recordings(path: str, who: str | None) -> dict[str, Any]:
+    """TIMIT, or any folder that says who speaks; nobody is trained on and tested on."""
+    if timit.is_corpus(Path(path)):
+        return {"name": "timit", "path": path, "test": TESTED}
+    everything = open_data(DataSettings(path=path))
+    return {"path": path, "test": TESTED, "group": who_speaks(everything, who)}
 
 
 def plan_for(order: Order, wishes: Wishes) -> Wishes:
@@ -104,22 +114,20 @@ def plan_for(order: Order, wishes: Wishes) -> Wishes:
 def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Train, or go on; measure, or go on; write table.md, table.json and pictures to the folder."""
     settings, recipe = settings_for(order), order.recipe
-    which = (
-        f"the real set in {order.data}" if order.data else f"{recipe.stand_in}, drawn here, stand in for the real set"
-    )
+    stand_in = f"{recipe.stand_in}, which are made here and stand in for the real set"
+    which = stand_in if order.data is None else f"the files in {order.data}"
     reporter.say(f"{recipe.title}: {which}")
     wishes = replace(plan_for(order, wishes), judged=order.name != "speech")  # the paper judges no speech
-    again = shlex.join(["diskoop", *shlex.split(order.command)[1:]])
     note = f"Data: {which}."
     if order.name == "ablation":
-        return _ablation(order, settings, wishes, again, note, reporter)
-    run = trained(settings, order.out / "run", again, reporter)
+        return _ablation(order, settings, wishes, note, reporter)
+    run = trained(settings, order.out / "run", order.command, reporter)
     models, bench = measured(run, wishes, reporter)
     run = load(run.folder.path, device_of(run))  # with the factors that were found
     results = Results(
         f"{recipe.title}: the paper's tables",
         [*recipe.published, *models, chance(bench)],
-        tables(bench),
+        tables(bench.shown, bench.moving),
         [note, *bench.notes],
     )
     files = [*results.write(order.out / "table"), *_pictures(run, models[0], bench, order.out)]
@@ -127,7 +135,7 @@ def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results
 
 
 def _ablation(
-    order: Order, settings: Settings, wishes: Wishes, again: str, note: str, reporter: Reporter
+    order: Order, settings: Settings, wishes: Wishes, note: str, reporter: Reporter
 ) -> tuple[Results, list[Path]]:
     """Four models that differ in the spectral loss only."""
     runs, models = {}, []
@@ -135,12 +143,14 @@ def _ablation(
     for name, change in ABLATIONS.items():
         reporter.say(f"{name}:")
         mine = settings.replaced({"loss": change})
-        run = trained(mine, order.out / name.replace(" ", "-"), again, reporter)
+        run = trained(mine, order.out / name.replace(" ", "-"), order.command, reporter)
         (own,), bench = measured(run, replace(wishes, beside=False), reporter)
         runs[name] = run
         models.append(replace(own, name=name))
     assert bench is not None
-    results = Results("The paper's ablation", [*models, chance(bench)], tables(bench), [note, *bench.notes])
+    results = Results(
+        "The paper's ablation", [*models, chance(bench)], tables(bench.shown, bench.moving), [note, *bench.notes]
+    )
     source, target = (int(i) for i in bench.plan.random(9).permutation(len(bench.clips))[:2])
     pictures = {"swaps": ablation(runs, bench.clips, source, target), "spectra": spectra(runs)}
     drawn = [save_figure(figure, order.out / f"{name}.png") for name, figure in pictures.items()]
@@ -152,12 +162,17 @@ def trained(settings: Settings, path: Path, again: str, reporter: Reporter) -> R
     folder = RunFolder(path)
     if not folder.settings.exists():
         loop.train(settings, path, reporter=reporter, again=again)
-    elif load_settings(folder) != loop.at_home_anywhere(settings):
+    elif _anywhere(load_settings(folder)) != _anywhere(settings):
         raise InputError(f"{str(path)!r} holds a run with other settings; choose another folder with --out")
     elif not (folder.model.exists() and folder.operator.exists()):
         loop.resume(path, reporter=reporter, again=again)
     device = loop.start_fabric(settings.train).device.type
     return load(path, device if device == "cuda" else "cpu")
+
+
+def _anywhere(settings: Settings) -> Settings:
+    """On whatever device; a folder's place in full."""
+    return loop.at_home_anywhere(settings).replaced({"train": {"device": "auto"}})
 
 
 def device_of(run: Run) -> str:
@@ -167,6 +182,8 @@ def device_of(run: Run) -> str:
 def _pictures(run: Run, model: Measured, bench: Bench, folder: Path) -> list[Path]:
     """What a person would rather look at: the spectrum, swaps of either part, the factors, the matrix."""
     files = [save_figure(spectrum_figure(run), folder / "spectrum.png"), *draw_matrix(model, bench, folder)]
+    if len(bench.clips) < 2:
+        return files
     chosen = bench.plan.random(9).permutation(len(bench.clips))[: 2 * PAIRS]
     parts = run.decompose(bench.clips.select(np.asarray(chosen)))
     pairs = [(i, i + 1) for i in range(0, len(chosen) - 1, 2)]

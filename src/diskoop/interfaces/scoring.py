@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table as Grid
 
+from diskoop.data.cache import digest
 from diskoop.errors import InputError
 from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, chance, measure, measure_beside, tables
 from diskoop.evaluation.protocols import Plan
-from diskoop.evaluation.results import Measured, Results, Table
+from diskoop.evaluation.results import Measured, Results
 from diskoop.figures import matrix_figure
 from diskoop.pictures import save_figure
 from diskoop.run import Run
@@ -46,7 +47,7 @@ def evaluate(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[Results, lis
     """Everything that can be measured of a run, beside baselines; in its folder evaluation.md and evaluation.json."""
     models, bench = measured(run, wishes, reporter)
     title = f"{run.folder.path.name}: {bench.clips.name}"
-    results = Results(title, [*models, chance(bench)], tables(bench), bench.notes)
+    results = Results(title, [*models, chance(bench)], tables(bench.shown, bench.moving), bench.notes)
     files = results.write(run.folder.path / "evaluation")
     return results, [*files, *draw_matrix(models[0], bench, run.folder.path)]
 
@@ -55,7 +56,8 @@ def measured(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[list[Measure
     """The run, and if wished what stands beside it; what was measured before just so is not measured again."""
     run = with_factors(run, reporter)
     bench = bench_for(run, wishes.plan, wishes.limit, wishes.moving, wishes.who, wishes.judged, reporter)
-    ledger = Ledger(run.folder.path / "evaluation-ledger.json", about(run, bench))
+    facts = about(run, bench)
+    ledger = Ledger(run.folder.path / "ledgers" / f"{digest(facts)}.json", facts)  # one for each way to measure it
     if ledger.entries:
         reporter.say(f"{len(ledger.entries)} parts of this evaluation are in {ledger.path} already")
     own = measure(OURS, run, bench, ledger, wishes.command, reporter.say)
@@ -92,19 +94,21 @@ def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:
     """Runs side by side, without baselines."""
     models: list[Measured] = []
     notes: list[str] = []
-    layout: dict[str, Table] = {}
+    labels: dict[str, None] = {}
+    moving: str | None = None
     sets: dict[str, str] = {}
     for run in runs:
         name = str(run.folder.path)
         (own,), bench = measured(run, replace(wishes, beside=False), reporter)
         models.append(replace(own, name=name))
-        layout |= {table.title: table for table in tables(bench)}
+        labels |= dict.fromkeys(bench.shown)
+        moving = moving or bench.moving
         notes += [f"{name}: {note}" for note in bench.notes]
         sets[name] = bench.clips.name
     if len(set(sets.values())) > 1:
         said = ", ".join(f"{name} on {what}" for name, what in sets.items())
         notes.insert(0, f"these runs were trained on different sets, so the same figure means different things: {said}")
-    return Results("Runs side by side", models, list(layout.values()), notes)
+    return Results("Runs side by side", models, tables(list(labels), moving), notes)
 
 
 def show(results: Results, console: Console | None = None) -> None:
