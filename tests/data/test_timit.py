@@ -9,7 +9,7 @@ import torch
 
 from diskoop import Sequences, load_data
 from diskoop.data import sound
-from diskoop.data.timit import CODES, CORE, PHONES
+from diskoop.data.timit import CODES, CORE, PHONES, is_corpus
 from diskoop.errors import InputError
 from tests.conftest import real_data
 from tests.data.media import tone, write_sound
@@ -53,6 +53,35 @@ def test_the_corpus(upper: bool, tmp_path: Path) -> None:
     first = clips.take([0])[0][: clips.lengths[0]]
     assert clips.listen is not None
     assert np.allclose(first, sound.spectrogram(clips.listen(clips.clip_name(0))), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("file", "known"),
+    [
+        ("TRAIN/DR1/FCJF0/SX37.WAV", True),
+        ("dr1-fvmh0/sa1.wav", True),
+        ("fcjf0/si648.phn", True),
+        ("fcjf0/SX37.WAV.wav", True),  # as some convert it
+        ("mark0/hello.wav", False),  # a folder called so by chance
+        ("anna/sx37.wav", False),  # or a file
+        ("sx37.wav", False),
+        ("fcjf0/sx37/one.wav", False),
+    ],
+)
+def test_a_corpus_has_speakers_folders_and_sentences_names(tmp_path: Path, file: str, known: bool) -> None:
+    path = tmp_path / "of somebody" / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert is_corpus(tmp_path / "of somebody") is known
+    assert not is_corpus(tmp_path / "nowhere")
+    assert not is_corpus(path)
+
+
+def test_a_speakers_folder_and_a_sentence_elsewhere_are_no_corpus(tmp_path: Path) -> None:
+    for file in ("mark0/hello.wav", "anna/sx37.wav"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_bytes(b"")
+    assert not is_corpus(tmp_path)
 
 
 def test_the_samples_layout_is_split_by_speaker(tmp_path: Path) -> None:

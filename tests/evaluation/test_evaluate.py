@@ -50,6 +50,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def trained_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequences], None]:
+    """Says what a run that is made up reads as its own training sequences."""
+
+    def these(train: Sequences) -> None:
+        monkeypatch.setattr(Run, "data", lambda self, split="test": {"train": train}[split])
+
+    return these
+
+
 # --- the ledger
 
 
@@ -124,6 +134,11 @@ def test_figures_depend_on_whatever_they_were_measured_with() -> None:
         (replace(run, found=found_of(PROJECTORS, names={"level": "height"})), bench),
         (replace(run, found=found_of({**PROJECTORS, "level": PROJECTORS["tint"]})), bench),  # found anew, by chance
         (run, bench_of(clips, clips.select(range(20)))),
+        (run, bench_of(clips, linear_set(1, seed=1))),  # as many, but others
+        (run, bench_of(clips.select(range(20)), clips)),
+        (run, bench_of(linear_set(1, seed=1), clips)),
+        (run, bench_of(clips, replace(clips, labels={**clips.labels, "tint": clips.labels["tint"][::-1]}))),
+        (run, bench_of(clips, replace(clips, labels={"level": clips.labels["level"]}))),
         (run, bench_of(clips, clips, moving="action")),
         (run, bench_of(clips, clips, who="level")),
         *((run, bench_of(clips, clips, plan=plan)) for plan in (Plan(2, seed=1), Plan(3), Plan(2, batch=9))),
@@ -136,9 +151,12 @@ def test_figures_depend_on_whatever_they_were_measured_with() -> None:
 # --- stages
 
 
-def test_a_stage_that_cannot_be_is_a_note_and_the_others_go_on(folder: Path) -> None:
+def test_a_stage_that_cannot_be_is_a_note_and_the_others_go_on(
+    folder: Path, trained_on: Callable[[Sequences], None]
+) -> None:
     """No factors were found: what is asked of them is said to be missing, once, and kept like anything else."""
     clips = linear_set(4, seed=0)
+    trained_on(clips)
     run = plain_run(clips, 2, folder=folder)
     said: list[str] = []
     ledger = Ledger()
@@ -177,20 +195,24 @@ def test_other_errors_are_not_swallowed() -> None:
         evaluate._noting("something", broken)()
 
 
-def test_figures_carry_their_origin(folder: Path) -> None:
+def test_figures_carry_their_origin(folder: Path, trained_on: Callable[[Sequences], None]) -> None:
     clips = linear_set(1, seed=0)
+    trained_on(clips)
     run = plain_run(clips, 2, folder=folder, data={"name": "oscillators"})
     run = replace(run, settings=run.settings.replaced({"train": {"seed": 7}}))
     found = measure("ours", run, bench_of(clips, clips), Ledger(), "diskoop evaluate it", silent)
     assert isinstance(found.origin, Origin)
     assert (found.origin.seed, found.origin.commit, found.origin.command) == (7, commit(), "diskoop evaluate it")
     assert "model.k=4" in found.origin.preset
-    text = Results("it", [found], tables(bench_of(clips, clips))).markdown()
+    text = Results("it", [found], tables(tuple(clips.labels), MOVING)).markdown()
     assert f"- ours: seed 7, preset {found.origin.preset}, commit {commit()}, `diskoop evaluate it`" in text
 
 
-def test_without_labels_a_run_still_has_errors_a_spectrum_and_a_cost(folder: Path) -> None:
+def test_without_labels_a_run_still_has_errors_a_spectrum_and_a_cost(
+    folder: Path, trained_on: Callable[[Sequences], None]
+) -> None:
     clips = replace(linear_set(2, seed=0), labels={})
+    trained_on(clips)
     run = plain_run(clips, 2, found_of(PROJECTORS, [MOVING], stability=0.7), folder=folder)
     found = measure("ours", run, bench_of(clips, clips), Ledger(), "diskoop evaluate", silent)
     assert set(found.figures) == {
@@ -199,35 +221,63 @@ def test_without_labels_a_run_still_has_errors_a_spectrum_and_a_cost(folder: Pat
         *(f"cost/{key}" for key in ("parameters", "sequences", "step", "trained", "memory")),
     }  # fmt: skip
     assert found.notes == ()
-    shown = [table.title for table in tables(bench_of(clips, clips)) if table.rows([found])]
+    assert bench_of(clips, clips).shown == ()
+    shown = [table.title for table in tables((), None) if table.rows([found])]
     assert shown == ["Scores", "Without labels", "Resources"]
 
 
-def test_errors_are_those_of_test_sequences(folder: Path) -> None:
+def test_labels_are_read_from_codes_without_a_judge(folder: Path, trained_on: Callable[[Sequences], None]) -> None:
+    """But for those that training does not teach: here it calls every level by one name."""
+    train, clips = linear_set(8, seed=0), linear_set(4, seed=1)
+    train = replace(train, labels={**train.labels, "level": np.zeros(len(train), np.int64)})
+    trained_on(train)
+    run = plain_run(clips, 2, found_of(PROJECTORS, [MOVING]), folder=folder)
+    bench = bench_of(train, clips)
+    assert (bench.labels, bench.shown) == ((), ("tint", MOVING))
+    found = measure("ours", run, bench, Ledger(), "diskoop evaluate", silent)
+    assert found.notes == ()
+    assert {key for key in found.figures if key.startswith("leak/")} == {
+        f"leak/{part}/{label}" for part in ("static", "dynamic", "chance") for label in ("tint", MOVING)
+    }
+    assert found.figures["leak/static/tint"].mean == found.figures["leak/dynamic/action"].mean == 1
+    assert found.figures["dci/explicitness"].mean > 0.9
+    assert not any(key.startswith(("two/", "multifactor/")) for key in found.figures)
+    asked = {key for table in tables(bench.shown, bench.moving) for key in keys_of(table)}
+    assert set(found.figures) <= asked
+
+
+def test_errors_are_those_of_test_sequences(folder: Path, trained_on: Callable[[Sequences], None]) -> None:
     train, clips = linear_set(2, seed=0), linear_set(1, seed=1)
+    trained_on(train)
     run = plain_run(train, 2, decoder=0.5, folder=folder)
     found = measure("ours", run, bench_of(train, clips), Ledger(), "diskoop evaluate", silent)
     assert found.figures["rec/rmse"].mean == pytest.approx(np.sqrt(np.square(clips.x).mean()) / 2)
     assert found.figures["cost/sequences"].mean == len(train)
 
 
-def test_matching_and_probes_learn_from_training_sequences_and_are_scored_on_others(folder: Path) -> None:
+def test_matching_and_probes_learn_from_training_sequences_and_are_scored_on_others(
+    folder: Path, trained_on: Callable[[Sequences], None]
+) -> None:
     """All training sequences have one level; later their tints go by other names."""
     train, clips = linear_set(8, seed=0), linear_set(4, seed=1)
     train = train.select(train.labels["level"] == 3)
+    trained_on(train)
     found = found_of(PROJECTORS, [MOVING], {"level": "one", "tint": "two", "action": "three"})
     run = plain_run(clips, 2, found, folder=folder)
     bench = bench_of(train, clips, reads(), moving=MOVING)
     own = measure("ours", run, bench, Ledger(), "diskoop evaluate", silent)
     assert own.notes == (
+        "factors: known, in a linear set",
         "level: no factor changes it",
         "tint: two",
         "action: three",
-        "no probes: expected training labels of two values at least, got 3 only",
     )
+    assert bench.shown == ("level", "tint", "action")  # judged, though it cannot be read
+    assert not any(key.startswith("leak/") and key.endswith("/level") for key in own.figures)
+    assert own.figures["leak/dynamic/action"].mean == 1
     assert own.figures["multifactor/action/action"].mean == 1
     assert own.figures["multifactor/level/level"].mean == pytest.approx(1 / 4, abs=0.1)
-    assert own.figures["dci/explicitness"].mean > 0.9  # of the test sequences, where all can be told
+    assert own.figures["dci/explicitness"].mean > 0.9
     other = replace(train, labels={**train.labels, "tint": (train.labels["tint"] + 1) % 3})
     probed = replace(bench, train=other, judge=reads(["tint", MOVING]))
     own = measure("ours", run, probed, Ledger(), "diskoop evaluate", silent)
@@ -235,7 +285,9 @@ def test_matching_and_probes_learn_from_training_sequences_and_are_scored_on_oth
     assert own.figures["leak/dynamic/action"].mean == 1
 
 
-def test_sound_is_asked_who_speaks_and_stands_beside_means(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sound_is_asked_who_speaks_and_stands_beside_means(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, trained_on: Callable[[Sequences], None]
+) -> None:
     """Of forty bins those 25 that stay are the voice."""
     draw = np.random.Generator(np.random.PCG64(0))
     who = np.repeat(np.arange(6), 4)
@@ -244,18 +296,21 @@ def test_sound_is_asked_who_speaks_and_stands_beside_means(folder: Path, monkeyp
     units = replace(DOUBLE, rate=16000)
     clips = Sequences.of(x, {"speaker": who}, units=units)
     train = clips.select(range(16))
+    trained_on(train)
     run = plain_run(np.diag([*[1.0] * 25, *[0.5] * 15]), 25, units=units, folder=folder)
     bench = bench_of(train, clips, who="speaker")
     own = measure("ours", run, bench, Ledger(), "diskoop evaluate", silent)
     assert own.figures["eer/frozen/static"].mean < 0.2 < 0.3 < own.figures["eer/frozen/dynamic"].mean
     assert "phones/dynamic" in own.figures
     assert any("kinds of sound" in note for note in own.notes)
-    monkeypatch.setattr(evaluate, "BESIDE", {})
+    # Who speaks is read from means over time, in which a sign that alternates is lost: the cheat would prove nothing.
+    monkeypatch.setattr(evaluate, "BESIDE", {"leaks on purpose": leaking})
     spectrum, cepstrum = measure_beside(run, bench, Ledger(), "diskoop evaluate", silent)
     assert (spectrum.name, cepstrum.name) == ("mean spectrum", "mean cepstrum")
     for model, codes in ((spectrum, mean_spectrum(clips)), (cepstrum, mean_cepstrum(clips, train))):
         assert model.figures == {"eer/mean/static": error_rate(codes, clips, "speaker", PLAN)}
     assert spectrum.figures != cepstrum.figures
+    monkeypatch.setattr(evaluate, "BESIDE", {})
     assert measure_beside(run, bench_of(clips, clips), Ledger(), "diskoop evaluate", silent) == []
 
 
@@ -272,10 +327,10 @@ def film(labels: bool = True) -> Sequences:
     return Sequences.of(x, known, name="puppets", parts=parts)
 
 
-def judge_with(accuracy: float, of_frames: bool) -> Judge:
+def judge_with(accuracy: float, of_frames: bool, bright: float = 1.0) -> Judge:
     values = {"bright": ("no", "yes"), "action": ("sit", "walk")}
     network = Network((3, 32, 32), (2, 2))
-    return Judge(network, values, {"bright": 1.0, "action": accuracy}, {}, film().units, 10, of_frames)
+    return Judge(network, values, {"bright": bright, "action": accuracy}, {}, film().units, 10, of_frames)
 
 
 @pytest.fixture
@@ -291,7 +346,7 @@ def puppets(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Run]:
 
 
 def test_a_poor_judge_of_a_known_set_ends_it(puppets: Callable[[float], Run]) -> None:
-    with pytest.raises(InputError, match=r"too poor to score anything: .* puppets .* 99% .* got action 97\.0%"):
+    with pytest.raises(InputError, match=r"too poor to score anything: .* puppets .* 99% .* got action 97\.00%"):
         bench_for(puppets(0.97), PLAN)
 
 
@@ -310,8 +365,61 @@ def test_a_good_judge_is_on_the_bench_and_described(puppets: Callable[[float], R
         "judge: bright 100.0%, action 99.5% on 10 clean test sequences",
         "judge's floor: 99% on puppets, reached",
         "of single frames, judge: bright 100.0%, action 99.5% on 10 clean test frames",
+        "judge's floor: 99% on puppets, reached",
         "2 repetitions, batches of 256, seed 0",
     )
+
+
+def test_a_judge_of_frames_must_be_good_too_but_for_what_moves(
+    puppets: Callable[[float], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = puppets(1.0)
+
+    def glance(action: float, bright: float) -> None:
+        def judge_for(*words: Any, of_frames: bool = False) -> Judge:
+            return judge_with(action, True, bright) if of_frames else judge_with(1.0, False)
+
+        monkeypatch.setattr(evaluate, "judge_for", judge_for)
+
+    glance(action=0.3, bright=1.0)  # a frame does not show what moves
+    assert bench_for(run, PLAN).notes[4] == "judge's floor: 99% on puppets, reached"
+    with pytest.raises(InputError, match=r"clean test frames of puppets .* got action 30\.00%$"):
+        bench_for(run, PLAN, moving="bright")
+    glance(action=0.3, bright=0.9899)
+    with pytest.raises(InputError, match=r"clean test frames of puppets .* got bright 98\.99%$"):
+        bench_for(run, PLAN)
+
+
+def test_on_the_bench_are_the_sequences_that_the_run_was_trained_on(puppets: Callable[[float], Run]) -> None:
+    run = puppets(1.0)
+    bench = bench_for(replace(run, settings=run.settings.replaced({"data": {"limit": 7}})), PLAN)
+    assert np.array_equal(bench.train.x, film().part("train").x[:7])
+    assert len(bench.clips) == 10
+    assert bench.notes[0] == "puppets: 10 test sequences, 7 to train on"
+
+
+def test_signals_have_the_scale_that_the_run_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this reading of the data comes to; frames of video are bytes in any case."""
+    everything = replace(linear_set(1, seed=0), units=replace(DOUBLE, scale=3.0, offset=1.0))
+    everything = replace(everything, parts=np.repeat(np.array([0, 2], np.int8), 24))
+    monkeypatch.setattr(evaluate, "open_data", lambda settings: everything)
+    own = replace(DOUBLE, scale=2.0, offset=-1.0)
+    judged: list[Sequences] = []
+
+    def judge_for(everything: Sequences, *words: Any) -> Judge:
+        judged.append(everything)
+        raise InputError("not today")
+
+    monkeypatch.setattr(evaluate, "judge_for", judge_for)
+    bench = bench_for(plain_run(np.eye(4), 2, units=own), PLAN)
+    assert bench.train.units == bench.clips.units == judged[0].units == own
+    monkeypatch.setattr(evaluate, "open_data", lambda settings: film())
+    assert bench_for(plain_run(np.eye(4), 2, units=own), PLAN).clips.units == film().units
+
+
+def test_nobody_speaks_in_a_set_without_sound(puppets: Callable[[float], Run]) -> None:
+    with pytest.raises(InputError, match=r"--who says who speaks in recordings, got it for puppets, .* no sound"):
+        bench_for(puppets(1.0), PLAN, who="bright")
 
 
 def test_what_moves_can_be_named(puppets: Callable[[float], Run]) -> None:
@@ -324,7 +432,9 @@ def test_what_moves_can_be_named(puppets: Callable[[float], Run]) -> None:
 def test_without_judges_nothing_is_judged(puppets: Callable[[float], Run]) -> None:
     bench = bench_for(puppets(0.5), PLAN, judged=False)
     assert (bench.judge, bench.frame_judge, bench.labels) == (None, None, ())
-    assert "two factors" not in evaluate._stages(never, never, bench)  # type: ignore[arg-type]
+    stages = evaluate._stages(never, never, bench)  # type: ignore[arg-type]
+    assert list(stages) == ["errors", "probes", "DCI"]  # which read labels from codes
+    assert bench.shown == ("bright", "action")
 
 
 def test_where_nothing_can_be_judged_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,11 +453,18 @@ def test_of_recordings_the_whole_ones_are_on_the_bench(tmp_path: Path, monkeypat
     bench = bench_for(run, PLAN, judged=False)
     assert set(bench.clips.lengths) | set(bench.train.lengths) == {41}
     assert bench.who is None  # nobody said
+    assert any(note.startswith("no speaker verification: ") and "got none" in note for note in bench.notes)
     whole = whole_recordings(run)
     monkeypatch.setattr(evaluate, "whole_recordings", lambda run: replace(whole, labels={"word": np.arange(10)}))
-    assert bench_for(run, PLAN, who="word", judged=False).who == "word"
-    with pytest.raises(InputError, match="does not say who speaks: expected a label speaker, got word"):
-        bench_for(run, PLAN, judged=False)
+    named = bench_for(run, PLAN, who="word", judged=False)
+    assert named.who == "word"
+    assert not any("no speaker verification" in note for note in named.notes)
+    unnamed = bench_for(run, PLAN, judged=False)
+    assert unnamed.who is None
+    (note,) = [note for note in unnamed.notes if note.startswith("no speaker verification: ")]
+    assert "does not say who speaks: expected a label speaker, got word" in note
+    with pytest.raises(InputError, match="unknown label 'wrd'; did you mean 'word'"):
+        bench_for(run, PLAN, who="wrd", judged=False)
 
 
 # --- together
@@ -388,7 +505,7 @@ def test_a_model_that_leaks_has_a_perfect_accuracy_and_no_score(
     assert own.figures["multifactor/score"].mean > 0.98
     assert cheat.figures["multifactor/level/mark"].mean == 1
     assert cheat.figures["multifactor/score"].mean < own.figures["multifactor/score"].mean - 0.1
-    results = Results("both", [own, cheat, chance(bench)], tables(bench))
+    results = Results("both", [own, cheat, chance(bench)], tables(bench.shown, bench.moving))
     read = read_results(results.write(tmp_path / "both")[1])
     table = next(table for table in read.tables if table.title == "Two factors")
     cells = {name: cells for _, name, cells in table.rows(read.models)}
@@ -446,6 +563,16 @@ def test_labels_of_the_judge_that_the_clips_lack_are_no_columns(oscillators: tup
     bench = oscillators[1]
     fewer = replace(bench.clips, labels={"mark": bench.clips.labels["mark"]})
     assert replace(bench, clips=fewer).labels == ("mark",)
+    assert replace(bench, clips=fewer).shown == ("mark",)
+
+
+def test_labels_that_can_be_read_are_columns_beside_those_that_are_judged(oscillators: tuple[Run, Bench]) -> None:
+    bench = oscillators[1]
+    assert bench.labels == ("level", "mark", "slow")
+    assert bench.shown == ("level", "mark", "slow", "fast", "fade")
+    assert replace(bench, judge=None).shown == tuple(bench.clips.labels)
+    headings = [column.heading for column in tables(bench.shown, bench.moving)[1].columns]
+    assert set(bench.shown) <= set(headings)
 
 
 def test_every_figure_has_a_column(oscillators: tuple[Run, Bench]) -> None:
@@ -453,7 +580,7 @@ def test_every_figure_has_a_column(oscillators: tuple[Run, Bench]) -> None:
     run, bench = oscillators
     few = replace(bench, plan=Plan(repeats=1), clips=bench.clips.select(range(100)))
     own = measure("ours", run, few, Ledger(), "diskoop evaluate", silent)
-    asked = {key for table in tables(bench) for key in keys_of(table)}
+    asked = {key for table in tables(bench.shown, bench.moving) for key in keys_of(table)}
     assert set(own.figures) <= asked
 
 
@@ -466,8 +593,8 @@ def keys_of(table: Table) -> set[str]:
 
 def test_wishes_name_the_label_that_moves(oscillators: tuple[Run, Bench]) -> None:
     bench = oscillators[1]
-    remarks = [table.remark for table in tables(bench)[1:3]]
+    remarks = [table.remark for table in tables(bench.labels, bench.moving)[1:3]]
     assert "all for slow and chance for level, mark" in remarks[0]
     assert "all for level, mark and chance for slow" in remarks[1]
-    unnamed = [table.remark for table in tables(replace(bench, moving=None))[1:3]]
+    unnamed = [table.remark for table in tables(bench.labels, None)[1:3]]
     assert "chance for what stays" in unnamed[0]

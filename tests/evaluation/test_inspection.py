@@ -13,7 +13,18 @@ from torch import Tensor, nn
 
 from diskoop.data.sequences import Sequences
 from diskoop.evaluation import inspection
-from diskoop.evaluation.inspection import consistency, disentanglement, errors, leaks, resources, some_of, timed_code
+from diskoop.evaluation.inspection import (
+    consistency,
+    disentanglement,
+    errors,
+    leaks,
+    limited,
+    readable,
+    resources,
+    some_of,
+    timed_code,
+)
+from diskoop.evaluation.leaking import leaking
 from diskoop.evaluation.protocols import Plan
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics import Factor
@@ -66,6 +77,13 @@ def test_a_perfect_model_of_a_linear_system_makes_no_errors(run: Run, clips: Seq
     assert figures["cycle/static"] < 1e-9
     assert figures["factors/stability"] == pytest.approx(0.8)
     assert figures["factors/count"] == 3  # and what is left over
+
+
+def test_factors_are_counted_though_nobody_knows_how_stable_they_are(clips: Sequences) -> None:
+    figures = errors(plain_run(clips, 2, found_of({**PROJECTORS, "rest": np.zeros((4, 4))})), clips, PLAN)
+    assert figures["factors/count"].mean == 3
+    assert "factors/stability" not in figures
+    assert "factors/count" not in errors(plain_run(clips, 2), clips, PLAN)
 
 
 def test_a_decoder_that_draws_half_of_everything(clips: Sequences) -> None:
@@ -146,6 +164,33 @@ def test_some_are_drawn_by_seed_in_their_order(clips: Sequences) -> None:
 # --- codes and labels
 
 
+def test_readable_is_what_training_teaches() -> None:
+    train, clips = (Sequences.of(np.zeros((4, 3, 2)), units=DOUBLE) for _ in range(2))
+    train = replace(
+        train,
+        labels={
+            "both": np.array([0, 1, 0, 1]),
+            "one": np.zeros(4, np.int64),
+            "who": np.array([0, 0, 1, 1]),
+            "more": np.array([0, 1, 2, 3]),
+            "mine": np.array([0, 1, 0, 1]),
+        },
+    )
+    clips = replace(
+        clips,
+        labels={
+            "more": np.array([1, 1, 1, 1]),  # need not all be asked for
+            "one": np.zeros(4, np.int64),  # nothing to tell apart
+            "who": np.array([1, 2, 2, 3]),  # strangers
+            "both": np.array([1, 1, 0, 0]),
+            "yours": np.array([0, 1, 0, 1]),
+        },
+    )
+    assert readable(train, clips) == ("more", "both")
+    assert readable(replace(train, labels={}), clips) == ()
+    assert readable(train, replace(clips, labels={})) == ()
+
+
 def test_a_label_is_read_from_the_part_that_holds_it(run: Run, clips: Sequences) -> None:
     figures = leaks(run, linear_set(8, seed=2), clips, list(POINTS), PLAN)
     for label, points in POINTS.items():
@@ -175,6 +220,20 @@ def test_what_is_held_in_the_first_frames_only_is_seen() -> None:
     assert figures["leak/static/start"].mean < 0.7
 
 
+def test_what_turns_its_sign_from_frame_to_frame_is_seen(run: Run, clips: Sequences) -> None:
+    """The model that leaks keeps the level in its dynamic part, where it has no mean over two frames."""
+    train = linear_set(8, seed=2)
+    cheat = leaking(run, train)
+    parts = cheat.decompose(clips)
+    first, *means = np.split(timed_code(parts, "dynamic"), 1 + inspection.STRETCHES, axis=1)
+    own = [codes[:, 2:] @ PROJECTORS["level"] for codes in (first, *means)]  # behind what stays and is not drawn
+    assert np.allclose(own[0], clips.x[:, 0] @ PROJECTORS["level"], atol=1e-6)
+    assert np.abs(own[1:]).max() < 1e-6
+    figures = leaks(cheat, train, clips, ["level"], PLAN)
+    assert figures["leak/dynamic/level"].mean == 1
+    assert leaks(run, train, clips, ["level"], PLAN)["leak/dynamic/level"].mean < 0.4  # an honest one
+
+
 @pytest.mark.parametrize(
     ("length", "means"),
     [
@@ -186,17 +245,17 @@ def test_what_is_held_in_the_first_frames_only_is_seen() -> None:
         (2, [0, 0, 1, 1]),
     ],
 )
-def test_a_code_is_averaged_over_stretches_of_time(length: int, means: list[float]) -> None:
+def test_a_code_is_the_first_frame_and_means_over_stretches_of_time(length: int, means: list[float]) -> None:
     """Beside a sequence of 16 frames, whose code is the same in any company."""
     time = np.arange(16.0)
     x = np.stack([np.stack([time, 10 * time], 1), np.stack([-time, time + 5], 1)])
     parts = plain_run(np.diag([1, 0.5]), 1).decompose(Sequences.of(x, lengths=np.array([16, length]), units=DOUBLE))
-    codes = timed_code(parts, "static").reshape(2, 4, 2)
-    assert np.allclose(codes[0, :, 0], [1.5, 5.5, 9.5, 13.5])
-    assert np.allclose(codes[1, :, 0], -np.array(means))
+    codes = timed_code(parts, "static").reshape(2, 5, 2)
+    assert np.allclose(codes[0, :, 0], [0, 1.5, 5.5, 9.5, 13.5])
+    assert np.allclose(codes[1, :, 0], [0, *-np.array(means)])
     assert not codes[..., 1].any()
-    codes = timed_code(parts, "dynamic").reshape(2, 4, 2)
-    assert np.allclose(codes[1, :, 1], np.array(means) + 5)
+    codes = timed_code(parts, "dynamic").reshape(2, 5, 2)
+    assert np.allclose(codes[1, :, 1], np.array([0, *means]) + 5)
     assert not codes[..., 0].any()
 
 
@@ -300,17 +359,34 @@ def test_it_is_the_static_part_that_is_swapped(clips: Sequences) -> None:
 # --- cost
 
 
-def test_resources_are_counted(tmp_path: Path) -> None:
+def test_a_run_was_trained_on_the_first_sequences_only_where_it_says_so(clips: Sequences) -> None:
+    assert limited(clips, None) is clips
+    assert np.array_equal(limited(clips, 7).x, clips.x[:7])
+    assert len(limited(clips, 10**6)) == len(clips)
+
+
+@pytest.mark.parametrize(("limit", "count"), [(None, 48), (20, 20), (100, 48)])
+def test_resources_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None, count: int) -> None:
     train = linear_set(1, seed=0)
-    settings = Settings.of({"model": {"k": 3, "h": 5}, "spectrum": {"static": 1}, "train": {"batch": 16}})
+    asked: list[str] = []
+
+    def data(self: Run, split: str = "test") -> Sequences:
+        asked.append(split)
+        return train
+
+    monkeypatch.setattr(Run, "data", data)
+    settings = Settings.of(
+        {"data": {"limit": limit}, "model": {"k": 3, "h": 5}, "spectrum": {"static": 1}, "train": {"batch": 16}}
+    )
     model = build_model(settings.model, (4,)).double().eval()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     run = Run(settings, model, frozen_operator(model, train, 16), DOUBLE, RunFolder(tmp_path))
     rows = [{"epoch": 1, "step": 10, "seconds": 5.0}, {"epoch": 2, "step": 20, "seconds": 1.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    figures = {key: value.mean for key, value in resources(run, train).items()}
+    figures = {key: value.mean for key, value in resources(run).items()}
     assert figures["cost/parameters"] == sum(weight.numel() for weight in model.parameters())
-    assert figures["cost/sequences"] == len(train) == 48
+    assert asked == ["train"]
+    assert figures["cost/sequences"] == count
     assert figures["cost/trained"] == pytest.approx(6.0 / 20)
     assert figures["cost/step"] > 0
     assert figures["cost/memory"] > 4 * 8 * figures["cost/parameters"]

@@ -401,10 +401,10 @@ def test_where_there_is_a_floor_it_is_reached_or_refused(judge: Judge, settings:
             poor.require(settings)
         assert str(refused.value) == (
             f"the judge is too poor to score anything: on 1234 clean test {looks_at} of {name} it must name 99% of "
-            "every label rightly, got skin 98.5%, top 50.0%"
+            "every label rightly, got skin 98.50%, top 50.00%"
         )
-    with pytest.raises(InputError, match="too poor"):
-        replace(good, accuracy={"skin": 0.98999}).require(settings)
+    with pytest.raises(InputError, match=r"too poor .* got skin 98\.99%$"):  # not 99.0%
+        replace(good, accuracy={"skin": 0.9899}).require(settings)
 
 
 @pytest.mark.parametrize("settings", [DataSettings(path="/mnt/mine"), DataSettings(name="voices"), SETTINGS])
@@ -413,9 +413,20 @@ def test_where_there_is_none_it_says_what_to_doubt(judge: Judge, settings: DataS
     assert good.require(settings) == "judge's floor: none for this set"
     poor = replace(judge, accuracy={"who": 0.985, "mood": 0.995, "place": 0.25})
     wanted = (
-        "judge's floor: none for this set; below 99%, so read what it says of them with care: who 98.5%, place 25.0%"
+        "judge's floor: none for this set; below 99%, so read what it says of them with care: who 98.50%, place 25.00%"
     )
     assert poor.require(settings) == wanted
+    assert poor.require(settings, ("place",)) == wanted.removesuffix(", place 25.00%")
+    assert poor.require(settings, ("place", "who")) == "judge's floor: none for this set"
+
+
+def test_labels_that_nobody_asks_it_for_may_be_poor(judge: Judge) -> None:
+    poor = replace(judge, accuracy={"skin": 0.985, "hair": 1.0, "action": 0.3})
+    with pytest.raises(InputError, match=r"got skin 98\.50%$"):
+        poor.require(DataSettings(), ("action",))
+    assert poor.require(DataSettings(), ("action", "skin")) == "judge's floor: 99% on puppets, reached"
+    with pytest.raises(InputError, match=r"got skin 98\.50%, action 30\.00%$"):
+        poor.require(DataSettings(), ("hair", "never heard of"))
 
 
 # --- what cannot be judged --------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The matrix, its score and its floor on sequences whose labels can be read off."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.data.builtin.oscillators import truth
 from diskoop.errors import InputError
-from diskoop.evaluation.multifactor import floor, match, multifactor, score
+from diskoop.evaluation.multifactor import floor, match, matched_factors, multifactor, score
 from diskoop.numerics import Factor
 from tests.analysis.known import behind_identity
+from tests.evaluation.known import PROJECTORS, found_of, linear_set, plain_run, reads
 
 LABELS = ("level", "mark")
 KNOWN = truth("oscillators").projectors
@@ -99,6 +101,26 @@ def test_donors_of_the_same_value_prove_nothing(parts: Decomposition, verdict: A
     """Among clips of one level every donor has that level; no factor is credited with handing it over."""
     same = parts.select(np.flatnonzero(parts.clips.labels["level"] == 2))
     assert match(same, ["slow", "mark"], verdict) == {"level": [], "mark": ["mark"]}
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ({"level": "level"}, {"level": ["level"], "tint": [], "action": []}),
+        ({"tint": "one"}, {"level": [], "tint": ["one"], "action": []}),
+        ({"tint": "one", "level": "level"}, {"level": ["level"], "tint": ["one"], "action": []}),
+        ({"action": "action", "tint": "tint", "level": "level"}, {name: [name] for name in PROJECTORS}),
+    ],
+)
+def test_every_judged_label_of_the_set_has_a_row(names: dict[str, str], wanted: dict[str, list[str]]) -> None:
+    train = linear_set(6, seed=0)
+    run = plain_run(train, 2, found_of({name: PROJECTORS[name] for name in names}, names=names))
+    matched = matched_factors(run, train, reads())
+    assert matched == wanted
+    assert list(matched) == ["level", "tint", "action"]  # as the judge has them
+    fewer = replace(train, labels={name: train.labels[name] for name in ("action", "level")})
+    assert matched_factors(run, fewer, reads()) == {name: wanted[name] for name in ("level", "action")}
+    assert list(matched_factors(run, train, reads(["tint", "level"]))) == ["tint", "level"]
 
 
 def test_nothing_to_match_is_said(parts: Decomposition, verdict: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
+from diskoop.evaluation import protocols
 from diskoop.evaluation.metrics import (
     conditional_entropy,
     diversity,
@@ -16,7 +18,7 @@ from diskoop.evaluation.metrics import (
     marginal_entropy,
     probabilities,
 )
-from diskoop.evaluation.multifactor import floor, multifactor
+from diskoop.evaluation.multifactor import floor, multifactor, shows_donor
 from diskoop.evaluation.protocols import (
     Plan,
     factorial,
@@ -33,6 +35,7 @@ from tests.evaluation.known import MOVING, POINTS, PROJECTORS, found_of, linear_
 CHANCE = {label: 1 / len(points) for label, points in POINTS.items()}
 STILL = ("level", "tint")
 PLAN = Plan(repeats=3, batch=200)
+KNOWN = "factors: known, in a linear set"
 LOOKS = {"level": "one", "tint": "two", "action": "three"}  # names that say nothing
 
 
@@ -115,6 +118,19 @@ def test_diversity_is_that_of_the_first_batch(run: Run, clips: Sequences, number
     assert figures[f"two/two/{part}/diversity"].mean == pytest.approx(expected)
 
 
+def test_diversity_is_that_of_frames_which_all_sequences_have(run: Run, clips: Sequences) -> None:
+    """What is behind the end of the shortest would count as different in every pair, or as the same."""
+    lengths = np.where(np.arange(len(clips)) % 3 == 0, 4, 8)
+    cut = Sequences.of(clips.x, clips.labels, lengths=lengths, units=clips.units)
+    short = Sequences.of(clips.x[:, :4], clips.labels, units=clips.units)
+    plan = Plan(repeats=1, batch=1000)
+    both = (two_factors(run, some, reads(), MOVING, plan) for some in (cut, short))
+    found, wanted = ([figures[f"two/two/{part}/diversity"].mean for part in ("static", "dynamic")] for figures in both)
+    assert found == pytest.approx(wanted)
+    whole = two_factors(run, clips, reads(), MOVING, plan)["two/two/static/diversity"].mean
+    assert abs(whole - found[0]) > 1e-4
+
+
 def test_the_papers_way_has_each_batchs_operator_and_the_other_the_frozen_one(
     run: Run, clips: Sequences, sampled: Figures
 ) -> None:
@@ -185,6 +201,13 @@ def test_only_repetitions_have_a_deviation_and_an_interval(run: Run, clips: Sequ
     assert several.std > 0
     assert several.low <= several.mean <= several.high
     assert several.low < several.high
+
+
+def test_every_purpose_has_draws_of_its_own() -> None:
+    purposes = [(2,), (2, 0), (2, 0, 0), (2, 1), (0,), (0, 0), (), (3, 0, 1), (3, 1, 0), (3, 1)]
+    draws = {Plan(seed=seed).random(*purpose).integers(2**62) for seed in (0, 1) for purpose in purposes}
+    assert len(draws) == 2 * len(purposes)
+    assert Plan(seed=4).random(2, 0).integers(2**62) == Plan(seed=4).random(2, 0).integers(2**62)
 
 
 def test_a_plan_says_what_it_loops_over(run: Run, train: Sequences, clips: Sequences) -> None:
@@ -271,12 +294,38 @@ def test_modes_are_searched_for_in_some_batches_only(run: Run, clips: Sequences)
     assert len(seen) == 3 + 2 * 4  # sets of two modes; both criteria for both labels, twice
 
 
+def test_every_batch_and_repetition_has_other_donors(
+    run: Run, clips: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[int, ...]] = []
+
+    def watching(parts: Any, what: Any, verdict: Any, donors: Any) -> Any:
+        drawn.append(tuple(donors.tolist()))
+        return shows_donor(parts, what, verdict, donors)
+
+    monkeypatch.setattr(protocols, "shows_donor", watching)
+    plan = Plan(repeats=3, batch=240)
+    assert [len(batch) for batch in plan.batches(len(clips))] == [240, 240]
+    factorial(run, clips, reads(), MOVING, plan)
+    assert len(drawn) == 3 * 2 * 4  # repetitions, batches, both criteria for both labels
+    assert all(sorted(donors) == list(range(240)) for donors in drawn)
+    assert len(set(drawn)) == 3 * 2  # the same for all that is swapped in one batch
+
+
+def test_only_the_moving_label_is_nothing_to_swap(run: Run, clips: Sequences) -> None:
+    with pytest.raises(InputError, match="there is no label but action to swap"):
+        factorial(run, clips, reads([MOVING]), MOVING, PLAN)
+    alone = replace(clips, labels={MOVING: clips.labels[MOVING]})
+    with pytest.raises(InputError, match="there is no label but action to swap"):
+        factorial(run, alone, reads(), MOVING, PLAN)
+
+
 # --- one factor at a time
 
 
 def test_known_factors_score_nearly_one(run: Run, train: Sequences, clips: Sequences) -> None:
     figures, notes = one_at_a_time(run, train, clips, reads(), PLAN)
-    assert notes == ["level: one", "tint: two", "action: three"]
+    assert notes == [KNOWN, "level: one", "tint: two", "action: three"]
     assert figures["multifactor/score"].mean > 0.98
     assert figures["multifactor/floor"].mean == floor((4, 3, 4))
     assert figures["multifactor/floor"].std is None
@@ -287,13 +336,46 @@ def test_known_factors_score_nearly_one(run: Run, train: Sequences, clips: Seque
 
 
 def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: Sequences) -> None:
-    figures, _ = one_at_a_time(run, train, clips, reads(), Plan(repeats=2, seed=5))
+    plan = Plan(repeats=2, seed=5)
+    figures, _ = one_at_a_time(run, train, clips, reads(), plan)
     matched = {"level": ["one"], "tint": ["two"], "action": ["three"]}
-    each = [multifactor(run.decompose(clips), matched, reads().predict, seed=seed) for seed in (5, 6)]
+    seeds = [int(plan.random(10, number).integers(2**31)) for number in range(2)]
+    each = [multifactor(run.decompose(clips), matched, reads().predict, seed=seed) for seed in seeds]
+    assert not np.array_equal(each[0].matrix, each[1].matrix)
     matrix = (each[0].matrix + each[1].matrix) / 2
     assert figures["multifactor/tint/level"].mean == pytest.approx(matrix[1, 0])
     assert figures["multifactor/level/tint"].mean == pytest.approx(matrix[0, 1])
     assert figures["multifactor/score"].mean == pytest.approx((each[0].score + each[1].score) / 2)
+
+
+def test_two_seeds_share_no_draws(
+    run: Run, train: Sequences, clips: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what is measured again with the next seed would be the same but for one repetition."""
+    used: list[int] = []
+    known = multifactor(run.decompose(clips.select(range(9))), {"level": ["one"]}, reads().predict)
+
+    def seeded(parts: Any, matched: Any, verdict: Any, seed: int) -> Any:
+        used.append(seed)
+        return known
+
+    monkeypatch.setattr(protocols, "multifactor", seeded)
+    for seed in (0, 1):
+        one_at_a_time(run, train, clips, reads(), Plan(repeats=50, seed=seed))
+    assert len(set(used)) == 100
+
+
+def test_a_single_named_factor_is_no_perfect_run(run: Run, train: Sequences, clips: Sequences) -> None:
+    """What no factor stands for is a row all the same, in which nothing is handed over."""
+    alone = replace(run, found=found_of({"level": PROJECTORS["level"]}))
+    figures, notes = one_at_a_time(alone, train, clips, reads(), PLAN)
+    assert notes == [KNOWN, "level: level", "tint: no factor changes it", "action: no factor changes it"]
+    assert figures["multifactor/level/level"].mean == 1
+    for label in ("tint", MOVING):
+        assert figures[f"multifactor/{label}/{label}"].mean == pytest.approx(CHANCE[label], abs=0.06)
+    lost = (1 - CHANCE["tint"] + 1 - CHANCE[MOVING]) / 3 / 2  # of two of three labels
+    assert figures["multifactor/score"].mean == pytest.approx(1 - lost, abs=0.03)
+    assert figures["multifactor/floor"].mean == floor((4, 3, 4))
 
 
 def test_factors_are_matched_in_training_sequences_and_scored_in_others(
@@ -305,11 +387,11 @@ def test_factors_are_matched_in_training_sequences_and_scored_in_others(
 
     lowest = floor((4, 3, 4))
     figures, notes = one_at_a_time(run, train, shuffled(clips), reads(), PLAN)
-    assert notes == ["level: one", "tint: two", "action: three"]  # whatever the test labels say
+    assert notes == [KNOWN, "level: one", "tint: two", "action: three"]  # whatever the test labels say
     assert figures["multifactor/score"].mean == pytest.approx(lowest, abs=0.05)
     four = shuffled(train.select(train.labels["level"] == 3))  # one level: nothing to learn of it
     figures, notes = one_at_a_time(run, four, clips, reads(), PLAN)
-    assert notes[0] == "level: no factor changes it"
+    assert notes[:2] == [KNOWN, "level: no factor changes it"]
     assert figures["multifactor/level/level"].mean == pytest.approx(1 / 4, abs=0.06)
 
 
@@ -317,6 +399,6 @@ def test_a_factor_that_bears_a_labels_name_needs_no_matching(run: Run, clips: Se
     """And is held to it: here the one called level is the tint."""
     crossed = {"level": PROJECTORS["tint"], "tint": PROJECTORS["level"], "action": PROJECTORS["action"]}
     figures, notes = one_at_a_time(replace(run, found=found_of(crossed)), clips, clips, reads(), PLAN)
-    assert notes == ["level: level", "tint: tint", "action: action"]
+    assert notes == [KNOWN, "level: level", "tint: tint", "action: action"]
     assert figures["multifactor/level/tint"].mean == 1
     assert figures["multifactor/level/level"].mean < 0.5

@@ -205,6 +205,30 @@ def test_where_nobody_wrote_down_phones_kinds_of_sound_are_read(monkeypatch: pyt
     assert not np.array_equal(truths[0][0], truths[2][0])
 
 
+def test_too_few_frames_have_no_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, enough = unwritten(1, 0).select([0]), unwritten(2, 1)
+    monkeypatch.setattr(verification, "CLASSES", 41)
+    with pytest.raises(InputError, match="40 frames are too few to tell 41 kinds of sound apart"):
+        verification._clustered(few, enough, PLAN)
+    monkeypatch.setattr(verification, "CLASSES", 40)
+    first, second = verification._clustered(few, enough, PLAN)
+    assert (len(first), len(second)) == (40, 80)
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+def test_coefficients_that_never_change_are_not_divided_by_their_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In silence no coefficient has any; where all frames have one shape, only its own has."""
+    monkeypatch.setattr(verification, "CLASSES", KINDS)
+    kinds = np.stack([random(seed).permutation(np.repeat(np.arange(KINDS), 5)) for seed in range(8)])
+    shape = np.cos(np.pi / 16 * (np.arange(16) + 0.5))
+    silence, tones = (Sequences.of(loud * kinds[..., None] * shape, units=DOUBLE) for loud in (0.0, 1.0))
+    with np.errstate(divide="raise", invalid="raise"):
+        for found in verification._clustered(silence, silence, PLAN):
+            assert len(np.unique(found)) == 1
+        for found in verification._clustered(tones, tones, PLAN):
+            assert len(set(zip(found.tolist(), kinds.reshape(-1).tolist(), strict=True))) == KINDS
+
+
 def test_kinds_of_sound_are_the_same_whoever_speaks_and_however_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters are found in training recordings; they put together what was made alike in all others."""
     monkeypatch.setattr(verification, "CLASSES", KINDS)

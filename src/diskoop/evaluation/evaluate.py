@@ -105,8 +105,18 @@ def bench_for(
     if moving is not None and moving not in clips.labels:
         raise InputError(f"unknown label {moving!r}; {suggest(moving, clips.labels)}")
     clips = clips if limit is None else some_of(clips, limit, plan)
-    device = str(next(run.model.parameters()).device)
     notes = [f"{clips.name}: {len(clips)} test sequences, {len(train)} to train on"]
+    speaks = None
+    if sounds:
+        try:
+            speaks = who_speaks(clips, who)
+        except InputError as error:
+            if who is not None:
+                raise
+            notes.append(f"no speaker verification: {error}")
+    elif who is not None:
+        raise InputError(f"--who says who speaks in recordings, got it for {clips.name}, which has no sound")
+    device = str(next(run.model.parameters()).device)
     judge = frame_judge = None
     try:
         judge = judge_for(everything, settings, device, reporter) if judged else None
@@ -118,16 +128,6 @@ def bench_for(
         if everything.is_video:
             frame_judge = judge_for(everything, settings, device, reporter, of_frames=True)
             notes += [f"of single frames, {frame_judge.describe()}", frame_judge.require(settings, (moves or "",))]
-    speaks = None
-    if sounds:
-        try:
-            speaks = who_speaks(clips, who)
-        except InputError as error:
-            if who is not None:
-                raise
-            notes.append(f"no speaker verification: {error}")
-    elif who is not None:
-        raise InputError(f"--who says who speaks in recordings, got it for {clips.name}, which has no sound")
     notes.append(f"{plan.repeats} repetitions, batches of {plan.batch}, seed {plan.seed}")
     return Bench(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
 
@@ -172,8 +172,12 @@ def about(run: Run, bench: Bench) -> dict[str, Any]:
         "commit": commit(),
         "plan": plan,
         "clips": [fingerprint(each) for each in (bench.train, bench.clips)],
-        "labels": [bench.moving, bench.who, digest({name: c.tolist() for name, c in bench.clips.labels.items()})],
+        "labels": [bench.moving, bench.who, *(_labels(each) for each in (bench.train, bench.clips))],
     }
+
+
+def _labels(clips: Sequences) -> str:
+    return digest({name: codes.tolist() for name, codes in clips.labels.items()})
 
 
 def _projectors(found: Found) -> str:

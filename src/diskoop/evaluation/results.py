@@ -63,11 +63,16 @@ class Table:
         """The models that have something to show here, what to call their rows, and the cells."""
         lines = []
         for model in models:
+            own: dict[str, list[str]] = {}
             for kind, begin in self.kinds.items():
                 keys = [c.key[1:] if c.key.startswith("/") else begin + c.key for c in self.columns]
                 if any(key in model.figures for key in keys if key.startswith(begin)):
                     cells = [cell(model.figures.get(k), c.share) for k, c in zip(keys, self.columns, strict=True)]
-                    lines.append((model, ": ".join(filter(None, (model.name, kind))), cells))
+                    own[kind] = cells
+            first = next(iter(own.values()), [])
+            if len(own) > 1 and all(cells == first for cells in own.values()):  # chance is the same everywhere
+                own = {"": first}
+            lines += [(model, ": ".join(filter(None, (model.name, kind))), cells) for kind, cells in own.items()]
         return lines
 
     def heads(self) -> list[str]:

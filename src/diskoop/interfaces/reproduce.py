@@ -151,10 +151,17 @@ def _ablation(
     results = Results(
         "The paper's ablation", [*models, chance(bench)], tables(bench.shown, bench.moving), [note, *bench.notes]
     )
-    source, target = (int(i) for i in bench.plan.random(9).permutation(len(bench.clips))[:2])
-    pictures = {"swaps": ablation(runs, bench.clips, source, target), "spectra": spectra(runs)}
+    pictures = {"swaps": ablation(runs, bench.clips, *_unlike(bench)), "spectra": spectra(runs)}
     drawn = [save_figure(figure, order.out / f"{name}.png") for name, figure in pictures.items()]
     return results, [*results.write(order.out / "table"), *drawn]
+
+
+def _unlike(bench: Bench) -> tuple[int, int]:
+    """Two clips that do different things, if any do."""
+    order = bench.plan.random(9).permutation(len(bench.clips))
+    done = bench.clips.labels.get(bench.moving or "", order)
+    other = next((i for i in order if done[i] != done[order[0]]), order[-1])
+    return int(order[0]), int(other)
 
 
 def trained(settings: Settings, path: Path, again: str, reporter: Reporter) -> Run:

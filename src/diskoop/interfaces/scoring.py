@@ -54,8 +54,8 @@ def evaluate(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[Results, lis
 
 def measured(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[list[Measured], Bench]:
     """The run, and if wished what stands beside it; what was measured before just so is not measured again."""
-    run = with_factors(run, reporter)
     bench = bench_for(run, wishes.plan, wishes.limit, wishes.moving, wishes.who, wishes.judged, reporter)
+    run = with_factors(run, reporter)
     facts = about(run, bench)
     ledger = Ledger(run.folder.path / "ledgers" / f"{digest(facts)}.json", facts)  # one for each way to measure it
     if ledger.entries:
