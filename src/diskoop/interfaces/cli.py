@@ -254,7 +254,7 @@ def factors(
     if score:
         judge = workshop.judge_of(run)
         result = workshop.scored(run, judge)
-        facts |= workshop.score_facts(result, judge)
+        facts |= workshop.score_facts(run, result, judge)
         files.append(workshop.draw_matrix(run, result, judge))
     if table is not None:
         files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames, operator))

@@ -338,13 +338,14 @@ def judge_of(run: Run) -> Judge:
 
 def scored(run: Run, judge: Judge) -> Multifactor:
     """Factors that bear the names of labels, the others matched to labels in training, swapped in the test split."""
+    judge.require(run.settings.data)
     matched = matched_factors(run, run.data("train"), judge)
     return multifactor(run.decompose(run.data("test")), matched, judge.predict)
 
 
-def score_facts(result: Multifactor, judge: Judge) -> dict[str, Any]:
+def score_facts(run: Run, result: Multifactor, judge: Judge) -> dict[str, Any]:
     return {
-        "judge": judge.describe(),
+        "judge": f"{judge.describe()}; {judge.require(run.settings.data)}",
         "matched": {label: list(names) for label, names in result.matched.items()},
         "matrix": result.matrix.tolist(),
         "chance": [1 / count for count in result.classes],
