@@ -235,4 +235,7 @@ def test_everything_else_counts() -> None:
 
 def test_an_origin_says_how_to_get_a_figure_again() -> None:
     origin = Origin(3, "demo, train.epochs=60", "0123456789ab", "diskoop evaluate runs/a")
-    assert str(origin) == "seed 3, preset demo, train.epochs=60, commit 0123456789ab, `diskoop evaluate runs/a`"
+    assert (
+        str(origin)
+        == "trained with seed 3, preset demo, train.epochs=60, commit 0123456789ab, `diskoop evaluate runs/a`"
+    )

@@ -22,7 +22,7 @@ class Origin:
     command: str
 
     def __str__(self) -> str:
-        return f"seed {self.seed}, preset {self.preset}, commit {self.commit}, `{self.command}`"
+        return f"trained with seed {self.seed}, preset {self.preset}, commit {self.commit}, `{self.command}`"
 
 
 @cache

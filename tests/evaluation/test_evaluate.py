@@ -205,7 +205,9 @@ def test_figures_carry_their_origin(folder: Path, trained_on: Callable[[Sequence
     assert (found.origin.seed, found.origin.commit, found.origin.command) == (7, commit(), "diskoop evaluate it")
     assert "model.k=4" in found.origin.preset
     text = Results("it", [found], tables(tuple(clips.labels), MOVING)).markdown()
-    assert f"- ours: seed 7, preset {found.origin.preset}, commit {commit()}, `diskoop evaluate it`" in text
+    assert (
+        f"- ours: trained with seed 7, preset {found.origin.preset}, commit {commit()}, `diskoop evaluate it`" in text
+    )
 
 
 def test_without_labels_a_run_still_has_errors_a_spectrum_and_a_cost(

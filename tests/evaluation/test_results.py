@@ -173,9 +173,18 @@ def test_markdown_tables_are_tables(all_of_it: Results) -> None:
 
 
 def test_a_bar_in_a_name_makes_no_column() -> None:
-    odd = Measured("a|b", {"multifactor/score": exactly(1)}, "here")
+    odd = Measured("a|b", {"multifactor/score": exactly(1)}, ORIGIN)
     (grid,) = grids(Results("Odd", [odd], [ONE]).markdown())
     assert grid[2] == ["a\\|b", "1"]
+
+
+def test_what_others_printed_makes_no_table_alone() -> None:
+    printed = Measured("printed", {"multifactor/score": exactly(1)}, "a page")
+    assert Results("Nothing", [printed], [ONE]).grids() == []
+    mine = Measured("mine", {"multifactor/score": exactly(0.5)}, ORIGIN)
+    ((table, rows),) = Results("Both", [printed, mine], [ONE]).grids()
+    assert table is ONE
+    assert [name for _, name, _ in rows] == ["printed", "mine"]
 
 
 def test_a_model_that_is_shown_says_once_where_its_figures_come_from(all_of_it: Results) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from diskoop import load
@@ -109,12 +110,35 @@ def test_the_stand_in_and_the_real_set_have_the_same_settings(tmp_path: Path) ->
 def test_a_folder_that_is_timit_is_read_as_such(tmp_path: Path) -> None:
     write_sound(tmp_path / "dr1-fcjf0" / "sx37.wav", tone(0.3, 200.0))
     assert settings_for(order("speech", data=str(tmp_path))).data.name == "timit"
-    for name in ("anna", "mike1", "zoe"):
-        write_sound(tmp_path / "other" / name / "1.wav", tone(0.3, 200.0))
+    for name in ("anna", "ben", "carl", "dora", "emil", "mike1", "zoe"):
+        for number in range(2):
+            write_sound(tmp_path / "other" / name / f"{number}.wav", tone(0.3, 200.0))
     other = settings_for(order("speech", data=str(tmp_path / "other"))).data
     assert (other.name, other.group) == (None, "folder")
     with pytest.raises(InputError, match="does not say who speaks"):
         settings_for(order("speech", data=str(tmp_path / "other" / "anna")))
+
+
+def test_speech_wants_speakers_who_can_be_compared(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", x=np.random.default_rng(0).normal(size=(30, 6, 3)), speaker=np.arange(30) % 5)
+    with pytest.raises(InputError, match=r"expected recordings in .*, which has no sound"):
+        settings_for(order("speech", data=str(tmp_path / "mine.npz")))
+    for name in ("anna", "ben", "zoe"):
+        for number in range(3):
+            write_sound(tmp_path / "few" / name / f"{number}.wav", tone(0.3, 200.0))
+    with pytest.raises(InputError, match=r"two test speakers at least.*has 1 in 3 test recordings"):
+        settings_for(order("speech", data=str(tmp_path / "few")))
+
+
+def test_a_runs_own_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.yaml").write_text("data: {}")
+    said = diskoop("reproduce", "sprites", "--quick", "--out", "run", cwd=tmp_path)
+    assert said.returncode == 2
+    assert "'run' is a run's own folder; choose another with --out" in said.stderr
+    other = diskoop("reproduce", "faces", "--quick", "--who", "subject", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "--who says who speaks, got it for faces" in other.stderr
 
 
 def test_the_ablation_takes_terms_away() -> None:

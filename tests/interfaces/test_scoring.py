@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,23 @@ def test_what_was_measured_is_not_measured_again(series: Path, evaluated: dict[s
     assert [model["name"] for model in facts["models"]] == ["ours", "chance"]
 
 
+def test_an_interrupted_evaluation_goes_on(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "run", ignore=shutil.ignore_patterns("ledgers"))
+    words = [sys.executable, "-m", "diskoop", "evaluate", "run", *BRIEFLY]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "ours: one factor at a time" not in (line := process.stderr.readline()):
+            assert line, "it ended too early"
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "parts measured; the same command goes on from there" in rest
+    again = diskoop("evaluate", "run", *BRIEFLY, "--no-baselines", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "parts of this evaluation are in" in again.stderr
+    assert "ours: two factors\n" not in again.stderr
+
+
 def test_runs_side_by_side(series: Path, tmp_path: Path) -> None:
     shutil.copytree(series, tmp_path / "one")
     loop.train(Settings.of(SERIES).replaced({"train": {"seed": 1}}), tmp_path / "two", reporter=Quiet())
@@ -101,7 +121,9 @@ def test_without_labels_there_are_errors_and_spectra(tmp_path: Path) -> None:
     for number in range(12):
         write_sound(tmp_path / "in" / f"{number}.wav", tone(0.4 + 0.02 * number, 200.0 + 40 * number))
     brief = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1, "batch": 4}}
-    loop.train(Settings.of({"data": {"path": str(tmp_path / "in")}, **brief}), tmp_path / "run", reporter=Quiet())
+    loop.train(
+        Settings.of({"data": {"path": str(tmp_path / "in"), "test": 0.3}, **brief}), tmp_path / "run", reporter=Quiet()
+    )
     said = diskoop("evaluate", "run", *BRIEFLY, "--json", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     facts = json.loads(said.stdout.splitlines()[-1])

@@ -103,7 +103,8 @@ def bench_for(
         everything = replace(everything, units=run.units)
     train, clips = limited(everything.part("train"), settings.limit), everything.part("test")
     if moving is not None and moving not in clips.labels:
-        raise InputError(f"unknown label {moving!r}; {suggest(moving, clips.labels)}")
+        known = suggest(moving, clips.labels) if clips.labels else f"{clips.name} has none"
+        raise InputError(f"unknown label {moving!r}; {known}")
     clips = clips if limit is None else some_of(clips, limit, plan)
     notes = [f"{clips.name}: {len(clips)} test sequences, {len(train)} to train on"]
     speaks = None
@@ -123,6 +124,8 @@ def bench_for(
     except InputError as error:
         notes.append(f"no judge: {error}")
     moves = moving or moving_label(() if judge is None else judge.labels)
+    if judge is not None and moves is None:
+        notes.append(f"no Acc: which of {', '.join(judge.labels)} says what is done, if one does, --moves tells")
     if judge is not None:
         notes += [judge.describe(), judge.require(settings)]
         if everything.is_video:

@@ -1,5 +1,6 @@
 """what can be said of a run: without labels, of its codes where there are some, and of what it cost"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -52,8 +53,8 @@ def errors(run: Run, clips: Sequences, plan: Plan) -> Figures:
     spectrum, static = run.spectrum()
     gap, radius = spectrum.extent(static)
     figures |= {"spectrum/static_gap": exactly(float(gap)), "spectrum/dynamic_radius": exactly(float(radius))}
-    if parts.static_modes.any():
-        figures["cycle/static"] = exactly(_cycle(run, parts, plan))
+    if parts.static_modes.any() and math.isfinite(cycle := _cycle(run, parts, plan)):  # of a single clip there is none
+        figures["cycle/static"] = exactly(cycle)
     if run.found is not None:
         figures["factors/count"] = exactly(len([each for each in run.found.factors if each.name != "rest"]))
         if known := [each.stability for each in run.found.factors if each.stability is not None]:

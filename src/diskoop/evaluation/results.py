@@ -105,13 +105,17 @@ class Results:
     tables: Sequence[Table]
     notes: Sequence[str] = ()
 
+    def grids(self) -> list[tuple[Table, list[tuple[Measured, str, list[str]]]]]:
+        """The tables that hold something measured, and their rows: what others printed does not make one alone."""
+        rows = [(table, table.rows(self.models)) for table in self.tables]
+        return [(table, some) for table, some in rows if any(isinstance(model.origin, Origin) for model, _, _ in some)]
+
     def markdown(self) -> str:
         """Every table, each figure's origin below, and what one should know."""
         blocks = [f"# {self.title}", *self.notes]
-        for table in self.tables:
-            if rows := table.rows(self.models):
-                blocks += [f"## {table.title}", *filter(None, [table.remark]), _grid(table, rows)]
-        shown = [m for m in self.models if any(table.rows([m]) for table in self.tables)]
+        for table, rows in self.grids():
+            blocks += [f"## {table.title}", *filter(None, [table.remark]), _grid(table, rows)]
+        shown = [m for m in self.models if any(m is model for _, rows in self.grids() for model, _, _ in rows)]
         blocks.append("## Where the figures come from")
         blocks.append("\n".join(f"- {model.name}: {model.origin}" for model in shown))
         if said := [f"- {model.name}: {note}" for model in shown for note in model.notes]:

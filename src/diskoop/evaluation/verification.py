@@ -30,11 +30,14 @@ PARTS = ("static", "dynamic")
 def who_speaks(clips: Sequences, label: str | None) -> str:
     """The label that says who: the one that was named, or one that is called so."""
     if label is not None and label not in clips.labels:
-        raise InputError(f"unknown label {label!r}; {suggest(label, clips.labels)}")
+        known = suggest(label, clips.labels) if clips.labels else f"{clips.name} has none"
+        raise InputError(f"unknown label {label!r}; {known}")
     there = next((name for name in WHO if name in clips.labels), None)
     if (label or there) is None:
         known = ", ".join(clips.labels) or "none"
-        raise InputError(f"{clips.name} does not say who speaks: expected a label {WHO[0]}, got {known}; name it")
+        raise InputError(
+            f"{clips.name} does not say who speaks: expected a label {WHO[0]}, got {known}; --who names it"
+        )
     return label or there  # type: ignore[return-value]
 
 

@@ -100,7 +100,17 @@ def _recordings(path: str, who: str | None) -> dict[str, Any]:
     if timit.is_corpus(Path(path)):
         return {"name": "timit", "path": path, "test": TESTED}
     everything = open_data(DataSettings(path=path))
-    return {"path": path, "test": TESTED, "group": who_speaks(everything, who)}
+    if everything.units.rate is None:
+        raise InputError(f"expected recordings in {path!r}, got {everything.name}, which has no sound")
+    label = who_speaks(everything, who)
+    where: dict[str, Any] = {"path": path, "test": TESTED, "group": label}
+    tested = open_data(DataSettings(**where)).part("test").labels[label]
+    if len(np.unique(tested)) < 2 or len(np.unique(tested)) == len(tested):
+        raise InputError(
+            f"speakers are told apart in two test speakers at least, one of them heard twice; {path!r} has "
+            f"{len(np.unique(tested))} in {len(tested)} test recordings ({TESTED:.0%} of the speakers test)"
+        )
+    return where
 
 
 def plan_for(order: Order, wishes: Wishes) -> Wishes:
@@ -113,7 +123,12 @@ def plan_for(order: Order, wishes: Wishes) -> Wishes:
 
 def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Train, or go on; measure, or go on; write table.md, table.json and pictures to the folder."""
-    settings, recipe = settings_for(order), order.recipe
+    recipe = order.recipe
+    if order.who is not None and order.name != "speech":
+        raise InputError(f"--who says who speaks, got it for {order.name}")
+    if RunFolder(order.out).settings.exists():
+        raise InputError(f"{str(order.out)!r} is a run's own folder; choose another with --out")
+    settings = settings_for(order)
     stand_in = f"{recipe.stand_in}, which are made here and stand in for the real set"
     which = stand_in if order.data is None else f"the files in {order.data}"
     reporter.say(f"{recipe.title}: {which}")
@@ -125,7 +140,7 @@ def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results
     models, bench = measured(run, wishes, reporter)
     run = load(run.folder.path, device_of(run))  # with the factors that were found
     results = Results(
-        f"{recipe.title}: the paper's tables",
+        f"The paper's tables: {recipe.title}",
         [*recipe.published, *models, chance(bench)],
         tables(bench.shown, bench.moving),
         [note, *bench.notes],

@@ -11,7 +11,7 @@ from rich.progress import track
 from rich.table import Table as Grid
 
 from diskoop.data.cache import digest
-from diskoop.errors import InputError
+from diskoop.errors import InputError, Stopped
 from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, chance, measure, measure_beside, tables
 from diskoop.evaluation.protocols import Plan
 from diskoop.evaluation.results import Measured, Results
@@ -60,8 +60,13 @@ def measured(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[list[Measure
     ledger = Ledger(run.folder.path / "ledgers" / f"{digest(facts)}.json", facts)  # one for each way to measure it
     if ledger.entries:
         reporter.say(f"{len(ledger.entries)} parts of this evaluation are in {ledger.path} already")
-    own = measure(OURS, run, bench, ledger, wishes.command, reporter.say)
-    beside = measure_beside(run, bench, ledger, wishes.command, reporter.say) if wishes.beside else []
+    try:
+        own = measure(OURS, run, bench, ledger, wishes.command, reporter.say)
+        beside = measure_beside(run, bench, ledger, wishes.command, reporter.say) if wishes.beside else []
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"stopped with {len(ledger.entries)} parts measured; the same command goes on from there"
+        ) from None
     return [own, *beside], bench
 
 
@@ -117,10 +122,7 @@ def show(results: Results, console: Console | None = None) -> None:
     console = console if console.is_terminal else Console(soft_wrap=True, width=WIDE)
     for note in results.notes:
         console.print(note, highlight=False, markup=False)
-    for table in results.tables:
-        rows = table.rows(results.models)
-        if not rows:
-            continue
+    for table, rows in results.grids():
         grid = Grid(title=table.title, title_justify="left", box=None, title_style="bold")
         grid.add_column("", no_wrap=True)
         for head in table.heads():
