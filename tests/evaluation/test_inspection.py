@@ -86,6 +86,13 @@ def test_factors_are_counted_though_nobody_knows_how_stable_they_are(clips: Sequ
     assert "factors/count" not in errors(plain_run(clips, 2), clips, PLAN)
 
 
+def test_one_clip_has_nobody_to_swap_with(clips: Sequences) -> None:
+    figures = errors(plain_run(clips, 2, decoder=0.5), clips.select([0]), PLAN)
+    assert "rec/rmse" in figures
+    assert "cycle/static" not in figures
+    assert all(np.isfinite(value.mean) for value in figures.values())
+
+
 def test_a_decoder_that_draws_half_of_everything(clips: Sequences) -> None:
     figures = {key: value.mean for key, value in errors(plain_run(clips, 2, decoder=0.5), clips, PLAN).items()}
     assert figures["rec/rmse"] == pytest.approx(rms(clips.x) / 2)
