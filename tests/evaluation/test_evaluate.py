@@ -363,7 +363,7 @@ def test_a_good_judge_is_on_the_bench_and_described(puppets: Callable[[float], R
     assert (len(bench.train), len(bench.clips)) == (25, 6)
     assert np.array_equal(bench.clips.x, some_of(film().part("test"), 6, PLAN).x)
     assert bench.notes == (
-        "puppets: 6 test sequences, 25 to train on",
+        "puppets: 6 of 10 test sequences, 25 to train on",
         "judge: bright 100.0%, action 99.5% on 10 clean test sequences",
         "judge's floor: 99% on puppets, reached",
         "of single frames, judge: bright 100.0%, action 99.5% on 10 clean test frames",

@@ -105,8 +105,10 @@ def bench_for(
     if moving is not None and moving not in clips.labels:
         known = suggest(moving, clips.labels) if clips.labels else f"{clips.name} has none"
         raise InputError(f"unknown label {moving!r}; {known}")
+    total = len(clips)
     clips = clips if limit is None else some_of(clips, limit, plan)
-    notes = [f"{clips.name}: {len(clips)} test sequences, {len(train)} to train on"]
+    share = "" if len(clips) == total else f" of {total}"
+    notes = [f"{clips.name}: {len(clips)}{share} test sequences, {len(train)} to train on"]
     speaks = None
     if sounds:
         try:

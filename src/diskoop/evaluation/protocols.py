@@ -40,7 +40,7 @@ MOVING = (
 class Plan:
     """How thoroughly to measure."""
 
-    repeats: int = 5  # the paper has 300
+    repeats: int = 3  # the paper has 300
     batch: int = 256  # the paper's
     seed: int = 0
     searched: int | None = None  # batches in which modes are searched for; None: all

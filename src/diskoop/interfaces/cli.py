@@ -368,14 +368,14 @@ Moving = Annotated[str | None, typer.Option("--moves", metavar="LABEL", help="Th
 Speaker = Annotated[
     str | None, typer.Option("--who", metavar="LABEL", help="Of sound: the label that says who speaks.")
 ]
-Limit = Annotated[int | None, typer.Option(min=8, help="Measure on so many test sequences only.")]
+Limit = Annotated[int, typer.Option(min=0, help="Measure on so many test sequences; 0 takes all.")]
 
 
 @app.command()
 def evaluate(
     path: RunPath,
     repeats: Repeats = None,
-    limit: Limit = None,
+    limit: Limit = 1024,
     moves: Moving = None,
     who: Speaker = None,
     baselines: Annotated[bool, typer.Option(help="Measure what stands beside it too.")] = True,
@@ -398,7 +398,7 @@ def evaluate(
 def compare(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="The runs' folders.")],
     repeats: Repeats = None,
-    limit: Limit = None,
+    limit: Limit = 1024,
     moves: Moving = None,
     who: Speaker = None,
     seed: Seed = 0,
@@ -463,7 +463,9 @@ def _wishes(
     from diskoop.interfaces.scoring import Wishes, watched
 
     command = shlex.join(["diskoop", *sys.argv[1:]])
-    return Wishes(Plan(repeats or Plan.repeats, seed=seed, watch=watched), limit, moves, who, beside, command=command)
+    return Wishes(
+        Plan(repeats or Plan.repeats, seed=seed, watch=watched), limit or None, moves, who, beside, command=command
+    )
 
 
 def main() -> None:
