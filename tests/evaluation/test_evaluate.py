@@ -15,9 +15,9 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
 from diskoop.evaluation import evaluate
 from diskoop.evaluation.baselines import mean_cepstrum, mean_spectrum
-from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, chance, measure, measure_beside, tables
-from diskoop.evaluation.inspection import some_of
+from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, measure, measure_beside
 from diskoop.evaluation.judges import Judge, Network
+from diskoop.evaluation.layout import chance, tables
 from diskoop.evaluation.leaking import leaking
 from diskoop.evaluation.metrics import Summary
 from diskoop.evaluation.multifactor import floor
@@ -361,7 +361,7 @@ def test_a_good_judge_is_on_the_bench_and_described(puppets: Callable[[float], R
     assert bench.labels == ("bright", "action")
     assert (bench.moving, bench.who) == ("action", None)
     assert (len(bench.train), len(bench.clips)) == (25, 6)
-    assert np.array_equal(bench.clips.x, some_of(film().part("test"), 6, PLAN).x)
+    assert np.array_equal(bench.clips.x, PLAN.some(film().part("test"), 6, 6).x)
     assert bench.notes == (
         "puppets: 6 of 10 test sequences, 25 to train on",
         "judge: bright 100.0%, action 99.5% on 10 clean test sequences",

@@ -21,7 +21,6 @@ from diskoop.evaluation.inspection import (
     limited,
     readable,
     resources,
-    some_of,
     timed_code,
 )
 from diskoop.evaluation.leaking import leaking
@@ -159,13 +158,13 @@ def test_the_mean_frame_is_that_of_real_frames(clips: Sequences) -> None:
 
 
 def test_some_are_drawn_by_seed_in_their_order(clips: Sequences) -> None:
-    some = some_of(clips, 20, PLAN)
+    some = PLAN.some(clips, 20, 6)
     assert len(some) == 20
     assert some.clips is not None
     assert some.clips.tolist() == sorted(set(some.clips.tolist()))
-    assert np.array_equal(some.x, some_of(clips, 20, PLAN).x)
-    assert not np.array_equal(some.x, some_of(clips, 20, Plan(seed=1)).x)
-    assert np.array_equal(some_of(clips, 10**6, PLAN).x, clips.x)
+    assert np.array_equal(some.x, PLAN.some(clips, 20, 6).x)
+    assert not np.array_equal(some.x, Plan(seed=1).some(clips, 20, 6).x)
+    assert np.array_equal(PLAN.some(clips, 10**6, 6).x, clips.x)
 
 
 # --- codes and labels

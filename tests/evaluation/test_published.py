@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from diskoop.evaluation.evaluate import tables
+from diskoop.evaluation.layout import tables
 from diskoop.evaluation.multifactor import score
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
 from diskoop.evaluation.results import Measured

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, mean_over_frames
+from diskoop.analysis.editing import PARTS
 from diskoop.data.sequences import Sequences
 from diskoop.evaluation.judges import Judge
 from diskoop.evaluation.metrics import global_consistency, local_consistency, reconstruction_error
@@ -24,7 +25,6 @@ from diskoop.training.objective import Objective
 LOOKED_AT = 512  # sequences that are enough for errors and the consistency of frames
 PROBED = 2000  # sequences to learn a label from
 STRETCHES = 4  # of time, over each of which a code is averaged
-PARTS = ("static", "dynamic")
 
 
 def limited(train: Sequences, limit: int | None) -> Sequences:
@@ -32,17 +32,12 @@ def limited(train: Sequences, limit: int | None) -> Sequences:
     return train if limit is None else train.select(slice(limit))
 
 
-def some_of(clips: Sequences, count: int, plan: Plan) -> Sequences:
-    """At most `count`, drawn by the plan's seed, in their order."""
-    return clips.select(np.sort(plan.random(6).permutation(len(clips))[:count]))
-
-
 # --- without labels
 
 
 def errors(run: Run, clips: Sequences, plan: Plan) -> Figures:
     """Reconstruction, one step ahead, the spectrum, the factors' stability, and the error of a swap and back."""
-    some = some_of(clips, LOOKED_AT, plan)
+    some = plan.some(clips, LOOKED_AT, 6)
     parts, x = run.decompose(some), some.x
     figures: Figures = {}
     rebuilt = reconstruction_error(x, parts.decode(), some.lengths)
@@ -103,7 +98,7 @@ def readable(train: Sequences, clips: Sequences) -> tuple[str, ...]:
 
 def leaks(run: Run, train: Sequences, clips: Sequences, labels: Sequence[str], plan: Plan) -> Figures:
     """What a linear probe reads of each label from either part, "leak/PART/LABEL", beside chance."""
-    some = some_of(train, PROBED, plan)
+    some = plan.some(train, PROBED, 6)
     learnt, tested = run.decompose(some), run.decompose(clips)
     figures: Figures = {}
     for part in PARTS:
@@ -157,7 +152,7 @@ def consistency(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
     KIND is global (the value most of its frames show) or local (that of the frame before); `judge` looks at single
     frames. What moves may change on the way and is left out.
     """
-    parts = run.decompose(some_of(clips, LOOKED_AT, plan))
+    parts = run.decompose(plan.some(clips, LOOKED_AT, 6))
     new = parts.swap("static", plan.random(8).permutation(len(parts)))
     seen = judge.predict_frames(new.decode(), new.lengths)
     figures: Figures = {}

@@ -22,6 +22,7 @@ from diskoop.analysis.decomposition import CHUNK, chunks
 from diskoop.data.cache import digest
 from diskoop.data.sequences import Array, Indices, Sequences, Units, mask_of
 from diskoop.errors import InputError
+from diskoop.evaluation.metrics import real_lengths
 from diskoop.models.frames import of_real_frames
 from diskoop.settings import DataSettings, TrainSettings
 from diskoop.storage import cache_folder
@@ -96,7 +97,7 @@ class Judge:
         """label -> (n, time): the code that each frame shows by itself, whatever comes before and after."""
         seen = self._checked(np.asarray(x))
         count, time = seen.shape[:2]
-        real = _checked_lengths(lengths, count, time)
+        real = real_lengths(lengths, count, time)
         inside = np.arange(time) < real[:, None]
         codes = {label: np.full((count, time), -1, np.int64) for label in self.labels}
         for label, some in self.predict(seen[inside][:, None]).items():
@@ -114,7 +115,7 @@ class Judge:
         `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at.
         """
         seen = self._checked(np.asarray(x))
-        real = _checked_lengths(lengths, *seen.shape[:2])
+        real = real_lengths(lengths, *seen.shape[:2])
         out = {label: np.empty((len(seen), len(names)), np.float32) for label, names in self.values.items()}
         self.network.eval()
         for at in range(0, len(seen), CHUNK):
@@ -147,13 +148,6 @@ class Judge:
         if native.kind not in "uif" or (whole and native != self.units.dtype):
             raise InputError(f"expected values as {self.units.dtype} to judge, got {x.dtype}")
         return np.ascontiguousarray(x, native)
-
-
-def _checked_lengths(lengths: ArrayLike | None, count: int, time: int) -> Indices:
-    real = np.full(count, time) if lengths is None else np.asarray(lengths)
-    if real.shape != (count,) or real.dtype.kind not in "ui" or not ((real >= 1) & (real <= time)).all():
-        raise InputError(f"expected {count} lengths from 1 to {time}, got {real}")
-    return real.astype(np.int64)
 
 
 class Network(nn.Module):

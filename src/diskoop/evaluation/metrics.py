@@ -215,7 +215,7 @@ def _verdicts(frame_codes: ArrayLike, lengths: ArrayLike | None) -> tuple[Indice
     codes = np.asarray(frame_codes)
     if codes.ndim != 2 or not codes.size or codes.dtype.kind not in "ui":
         raise InputError(f"expected whole numbers (n, time) as frame codes, got {codes.dtype} of shape {codes.shape}")
-    real = np.arange(codes.shape[1]) < _lengths(lengths, codes.shape)[:, None]
+    real = np.arange(codes.shape[1]) < real_lengths(lengths, *codes.shape[:2])[:, None]
     return codes, real
 
 
@@ -264,7 +264,9 @@ def reconstruction_error(x: ArrayLike, y: ArrayLike, lengths: ArrayLike | None =
         raise InputError(f"expected two sets of sequences of one shape, got {one.shape} and {other.shape}")
     total, numbers = 0.0, 0
     with np.errstate(over="ignore", invalid="ignore"):  # said below
-        for a, b, length in zip(one, other, _lengths(lengths, one.shape), strict=True):  # one at a time: sets are large
+        for a, b, length in zip(
+            one, other, real_lengths(lengths, *one.shape[:2]), strict=True
+        ):  # one at a time: sets are large
             difference = a[:length].astype(np.float64) - b[:length]
             total += float(np.square(difference).sum())
             numbers += difference.size
@@ -330,12 +332,12 @@ def _real_numbers(x: ArrayLike, what: str) -> Array:
     return array
 
 
-def _lengths(lengths: ArrayLike | None, shape: tuple[int, ...]) -> Indices:
-    count, time = shape[:2]
+def real_lengths(lengths: ArrayLike | None, count: int, time: int) -> Indices:
+    """How many frames of each of `count` sequences are real: all `time` of them, unless it is said."""
     real = np.full(count, time) if lengths is None else np.asarray(lengths)
     if real.shape != (count,) or real.dtype.kind not in "ui" or not ((real >= 1) & (real <= time)).all():
         raise InputError(f"expected {count} lengths from 1 to {time}, got {real}")
-    return real
+    return real.astype(np.int64)
 
 
 def _listed(shape: tuple[int, ...]) -> str:

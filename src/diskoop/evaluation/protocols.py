@@ -55,6 +55,10 @@ class Plan:
         """Everyone once, mixed, in batches of one size or nearly so."""
         return np.array_split(self.random(0).permutation(count), max(1, round(count / self.batch)))
 
+    def some(self, clips: Sequences, count: int, purpose: int) -> Sequences:
+        """At most `count` of them, drawn by the seed, in their order."""
+        return clips.select(np.sort(self.random(purpose).permutation(len(clips))[:count]))
+
     def summary(self, rounds: Sequence[Mapping[str, float]]) -> Figures:
         """Repetitions that measured the same things -> each thing's mean, deviation and interval."""
         return {key: summarize([each[key] for each in rounds], self.random(1)) for key in rounds[0]}

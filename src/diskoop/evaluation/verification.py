@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import chunks
+from diskoop.analysis.editing import PARTS
 from diskoop.data import open_data
 from diskoop.data.sequences import Sequences
 from diskoop.data.sound import cepstra
@@ -24,7 +25,6 @@ Reader = Callable[[Sequences], Array]
 WHO = ("speaker", "subject", "person", "participant", "user", "folder")  # labels that say who
 PROBED = 200  # recordings to learn phones from, and as many to be tested on
 CLASSES = 32  # kinds of sound, where nobody wrote down the phones
-PARTS = ("static", "dynamic")
 
 
 def who_speaks(clips: Sequences, label: str | None) -> str:
@@ -85,7 +85,7 @@ def phones(run: Run, train: Sequences, clips: Sequences, plan: Plan) -> tuple[Fi
     A dynamic code that knows nothing of who speaks because it knows nothing at all shows here. Where nobody wrote down
     the phones, kinds of sound take their place; the second value says which.
     """
-    some, others = (_some(each, plan) for each in (train, clips))
+    some, others = (plan.some(each, PROBED, 5) for each in (train, clips))
     known = "phone" in train.tracks
     truth = _written(some, others) if known else _clustered(some, others, plan)
     figures = {
@@ -96,10 +96,6 @@ def phones(run: Run, train: Sequences, clips: Sequences, plan: Plan) -> tuple[Fi
     figures["phones/chance"] = exactly(1 / count)
     said = f"{count} phones" if known else f"{count} kinds of sound (clusters of cepstra; nobody wrote down the phones)"
     return figures, f"the phone probe reads {said} from single frames, learnt from {len(some)} training recordings"
-
-
-def _some(clips: Sequences, plan: Plan) -> Sequences:
-    return clips.select(np.sort(plan.random(5).permutation(len(clips))[:PROBED]))
 
 
 def _read(look: Reader, some: Sequences, others: Sequences, truth: tuple[Array, Array], plan: Plan) -> float:

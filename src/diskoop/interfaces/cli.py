@@ -255,7 +255,8 @@ def factors(
         judge = workshop.judge_of(run)
         result = workshop.scored(run, judge)
         facts |= workshop.score_facts(run, result, judge)
-        files.append(workshop.draw_matrix(run, result, judge))
+        guess = facts["chance"]
+        files.append(workshop.draw_matrix(path, result.matrix, result.labels, guess, result.score, result.floor, judge))
     if table is not None:
         files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames, operator))
     if embed is not None:
@@ -460,7 +461,8 @@ def _wishes(
 ) -> "Wishes":
     """What an evaluation is asked for, and the command that asks."""
     from diskoop.evaluation.protocols import Plan
-    from diskoop.interfaces.scoring import Wishes, watched
+    from diskoop.interfaces.scoring import Wishes
+    from diskoop.interfaces.workshop import watched
 
     command = shlex.join(["diskoop", *sys.argv[1:]])
     return Wishes(

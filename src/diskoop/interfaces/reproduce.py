@@ -9,15 +9,16 @@ import numpy as np
 
 from diskoop.data import open_data, timit
 from diskoop.errors import InputError, suggest
-from diskoop.evaluation.evaluate import Bench, chance, tables
+from diskoop.evaluation.evaluate import Bench
+from diskoop.evaluation.layout import chance, tables
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
 from diskoop.evaluation.results import Measured, Results
 from diskoop.evaluation.verification import who_speaks
 from diskoop.figures import ablation, spectra, spectrum_figure, two_factor_swaps
-from diskoop.interfaces.scoring import Wishes, draw_matrix, measured
-from diskoop.interfaces.workshop import draw_factors
+from diskoop.interfaces.scoring import Wishes, draw_matrix, measured, with_factors
+from diskoop.interfaces.workshop import draw_factors, open_run
 from diskoop.pictures import save_figure
-from diskoop.run import Run, load
+from diskoop.run import Run
 from diskoop.settings import DataSettings, Settings, merged, read_yaml
 from diskoop.training import loop
 from diskoop.training.checkpoint import RunFolder, load_settings
@@ -136,9 +137,8 @@ def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results
     note = f"Data: {which}."
     if order.name == "ablation":
         return _ablation(order, settings, wishes, note, reporter)
-    run = trained(settings, order.out / "run", order.command, reporter)
+    run = with_factors(trained(settings, order.out / "run", order.command, reporter), reporter)
     models, bench = measured(run, wishes, reporter)
-    run = load(run.folder.path, device_of(run))  # with the factors that were found
     results = Results(
         f"The paper's tables: {recipe.title}",
         [*recipe.published, *models, chance(bench)],
@@ -188,17 +188,12 @@ def trained(settings: Settings, path: Path, again: str, reporter: Reporter) -> R
         raise InputError(f"{str(path)!r} holds a run with other settings; choose another folder with --out")
     elif not (folder.model.exists() and folder.operator.exists()):
         loop.resume(path, reporter=reporter, again=again)
-    device = loop.start_fabric(settings.train).device.type
-    return load(path, device if device == "cuda" else "cpu")
+    return open_run(path, "cpu" if settings.train.device == "cpu" else "auto")
 
 
 def _anywhere(settings: Settings) -> Settings:
     """On whatever device; a folder's place in full."""
     return loop.at_home_anywhere(settings).replaced({"train": {"device": "auto"}})
-
-
-def device_of(run: Run) -> str:
-    return str(next(run.model.parameters()).device)
 
 
 def _pictures(run: Run, model: Measured, bench: Bench, folder: Path) -> list[Path]:

@@ -1,22 +1,20 @@
 """evaluate and compare as commands: measure, write down, show"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table as Grid
 
 from diskoop.data.cache import digest
 from diskoop.errors import InputError, Stopped
-from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, chance, measure, measure_beside, tables
+from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, measure, measure_beside
+from diskoop.evaluation.layout import chance, tables
 from diskoop.evaluation.protocols import Plan
 from diskoop.evaluation.results import Measured, Results
-from diskoop.figures import matrix_figure
-from diskoop.pictures import save_figure
+from diskoop.interfaces import workshop
 from diskoop.run import Run
 from diskoop.training.progress import Reporter
 
@@ -35,12 +33,6 @@ class Wishes:
     beside: bool = True  # measure baselines too
     judged: bool = True  # what takes a judge
     command: str = "from Python"
-
-
-def watched(over: Sequence[Any], what: str) -> Iterable[Any]:
-    """A progress bar on a terminal."""
-    console = Console(stderr=True)
-    return track(over, what, console=console, transient=True, disable=not console.is_terminal)
 
 
 def evaluate(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
@@ -85,14 +77,12 @@ def with_factors(run: Run, reporter: Reporter) -> Run:
 def draw_matrix(model: Measured, bench: Bench, folder: Path) -> list[Path]:
     """The multifactor matrix as a picture, if there is one."""
     labels = [label for label in bench.labels if f"multifactor/{label}/{label}" in model.figures]
-    if not labels:
+    if bench.judge is None or not labels:
         return []
     matrix = np.array([[model.figures[f"multifactor/{a}/{b}"].mean for b in labels] for a in labels])
     score, lowest = (model.figures[f"multifactor/{key}"].mean for key in ("score", "floor"))
     guess = [chance(bench).figures[f"multifactor/{label}/{label}"].mean for label in labels]
-    remark = "" if bench.judge is None else bench.judge.describe()
-    figure = matrix_figure(matrix, labels, labels, f"score {score:.3f}, floor {lowest:.3f}", guess, remark)
-    return [save_figure(figure, folder / "matrix.png")]
+    return [workshop.draw_matrix(folder, matrix, labels, guess, score, lowest, bench.judge)]
 
 
 def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:

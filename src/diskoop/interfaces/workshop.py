@@ -260,18 +260,18 @@ def find(
     if way not in WAYS:
         raise InputError(f"unknown way {way!r}; {suggest(way, WAYS)}")
     if way == "free":
-        return run.find_factors(way=LabelFree(count=count, watch=_watched))
+        return run.find_factors(way=LabelFree(count=count, watch=watched))
     if way == "guided":
         return run.find_factors(way=Guided(tuple(_names(labels or "")), per_value))
     judge, train = judge_of(run), run.data("train")
     batch = run.decompose(train.select(np.sort(_drawn(len(train), BATCH, 0))), operator="batch")
     wanted = tuple(_names(labels or "")) or judge.labels
-    search = ModeSearch(judge.predict, wanted, lowest_alone if alone else lowest, exhaustive, watch=_watched)
+    search = ModeSearch(judge.predict, wanted, lowest_alone if alone else lowest, exhaustive, watch=watched)
     found = search.find(batch)
     return replace(found, notes=(*found.notes, judge.describe()))
 
 
-def _watched(over: Sequence[Any], what: str) -> Iterable[Any]:
+def watched(over: Sequence[Any], what: str) -> Iterable[Any]:
     """A progress bar on a terminal."""
     console = Console(stderr=True)
     return track(over, what, console=console, transient=True, disable=not console.is_terminal)
@@ -367,11 +367,18 @@ def draw_factors(run: Run) -> list[Path]:
     return [save_figure(figure, run.folder.path / f"{name}.png") for name, figure in pictures.items()]
 
 
-def draw_matrix(run: Run, result: Multifactor, judge: Judge) -> Path:
-    title = f"score {result.score:.3f}, floor {result.floor:.3f}"
-    chance = [1 / count for count in result.classes]
-    figure = matrix_figure(result.matrix, result.labels, result.labels, title, chance, judge.describe())
-    return save_figure(figure, run.folder.path / "matrix.png")
+def draw_matrix(
+    folder: Path,
+    matrix: NDArray[Any],
+    labels: Sequence[str],
+    chance: Sequence[float],
+    score: float,
+    floor: float,
+    judge: Judge,
+) -> Path:
+    """The multifactor matrix as a picture in `folder`."""
+    title = f"score {score:.3f}, floor {floor:.3f}"
+    return save_figure(matrix_figure(matrix, labels, labels, title, chance, judge.describe()), folder / "matrix.png")
 
 
 def tabulate(run: Run, clips: Sequences, path: Path, frames: bool, operator: str) -> Path:
