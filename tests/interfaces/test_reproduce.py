@@ -10,6 +10,7 @@ import pytest
 from diskoop import load
 from diskoop.errors import InputError
 from diskoop.interfaces.reproduce import ABLATIONS, Order, settings_for
+from diskoop.settings import Settings
 from tests.conftest import real_data
 from tests.data.media import tone, write_sound
 from tests.interfaces.test_cli import diskoop
@@ -105,6 +106,15 @@ def test_the_stand_in_and_the_real_set_have_the_same_settings(tmp_path: Path) ->
     assert drawn.train.seed == 3
     full = settings_for(order("faces", quick=False))
     assert (full.data.name, full.train.epochs, full.model.h) == ("faces", 1000, 100)
+
+
+def test_quick_versions_change_their_preset_and_a_named_one_stays_as_it_is() -> None:
+    demo, ablated = Settings.load("demo"), settings_for(order("ablation"))
+    assert settings_for(order("sprites")).train.epochs > demo.train.epochs > ablated.train.epochs
+    assert (demo.loss.cycle, ablated.loss.cycle) == (1, 0)
+    named = settings_for(order("ablation", preset="demo"))
+    assert (named.train.epochs, named.loss) == (demo.train.epochs, demo.loss)
+    assert settings_for(order("ablation", quick=False)).loss == Settings.load("paper-sprites").loss
 
 
 def test_a_folder_that_is_timit_is_read_as_such(tmp_path: Path) -> None:
