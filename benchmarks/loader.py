@@ -44,16 +44,15 @@ def train_some(settings: Settings, steps: int) -> Cost:
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(data))
     batches = [order[at : at + batch] for at in range(0, len(order) - batch + 1, batch)]
     batches = [batches[step % len(batches)] for step in range(steps)]
-    training._step(training._batch(data, batches[0]))  # the first one sets things up
+    weight = next(training.model.parameters())
+    for ready in read_ahead(data, batches[:1], weight.dtype):
+        training._take(ready)  # the first one sets things up
     gc.collect()
     before, most, waited, times, touched = anonymous(), 0.0, 0.0, [], 0
     began = last = time.perf_counter()
-    weight = next(training.model.parameters())
     for ready in read_ahead(data, batches, weight.dtype):
-        moving = time.perf_counter()
-        batch_there = data.deliver(ready.x, ready.mask, weight)
-        waited += ready.waited + time.perf_counter() - moving
-        training._step(batch_there)
+        waited += ready.waited
+        training._take(ready)
         touched += bool(ready.x.any())
         most = max(most, anonymous() - before)
         now = time.perf_counter()

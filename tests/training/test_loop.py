@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from diskoop import load, load_data
 from diskoop.data import Sequences
@@ -20,11 +21,12 @@ from diskoop.errors import InputError, Stopped
 from diskoop.numerics import Spectrum, fit_operator
 from diskoop.numerics.operator import Moments
 from diskoop.settings import Settings
-from diskoop.training import loop
+from diskoop.training import feeding, loop
 from diskoop.training.checkpoint import RunFolder, read_tensors
 from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.progress import Bar, Reporter
+from diskoop.training.step import Taken
 
 SMALL = Settings.of(
     {
@@ -209,13 +211,19 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
 
 
+def step(training: loop.Training, indices: NDArray[np.int64]) -> Taken:
+    """One step on the training sequences at `indices`."""
+    (taken,) = training._take(Ready(indices, *training.train_set.fetch(indices, torch.float32), 0.0))
+    return taken
+
+
 def test_weights_that_are_no_numbers_stop_training_with_exit_code_1_not_2(tmp_path: Path) -> None:
     wild = SMALL.replaced({"train": {"lr": 100, "schedule": "constant", "warmup": 0, "clip": None}})
     training = loop.Training(wild, RunFolder(tmp_path), Quiet())
     with torch.no_grad():
         next(training.model.parameters()).fill_(torch.nan)
     with pytest.raises(Stopped, match=r"astray at step 1: .*NaN or infinity"):
-        training._step(training._batch(training.train_set, np.arange(20)))
+        step(training, np.arange(20))
 
 
 def test_training_pulls_the_spectrum_apart(tmp_path: Path) -> None:
@@ -261,7 +269,7 @@ def test_evaluation_uses_and_keeps_the_statistics_of_training(tmp_path: Path) ->
     assert training.val_set is not None
     training.val_set = training.val_set.select(np.arange(8))
     for start in (0, 4, 8, 12):
-        training._step(training._batch(training.train_set, np.arange(start, start + 4)))
+        step(training, np.arange(start, start + 4))
     before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
     validated = training._validate()
     frozen = loop.frozen_operator(training.model.train(), training.train_set, batch=4)
@@ -328,7 +336,7 @@ def test_one_operator_a_sequence(tmp_path: Path) -> None:
     training = loop.Training(settings, RunFolder(tmp_path), Quiet())
     z = training.model.encode(training.train_set.batch(np.arange(5), torch.zeros(1))[0])
     assert training.model.fit(z).matrix.shape == (5, 10, 10)
-    assert np.isfinite(training._step(training._batch(training.train_set, np.arange(20)))["total"])
+    assert np.isfinite(step(training, np.arange(20)).terms["total"])
     assert loop.frozen_operator(training.model, training.train_set, 20).matrix.shape == (10, 10)
 
 
@@ -443,13 +451,13 @@ def test_training_works_in_a_thread(tmp_path: Path) -> None:
 def test_batches_visit_every_sequence_once_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def noting(data: Sequences, batches: Iterable[Any], dtype: torch.dtype) -> Iterator[Ready]:
-        for ready in read_ahead(data, batches, dtype):
+    def noting(data: Sequences, batches: Iterable[Any], **options: Any) -> Iterator[Ready]:
+        for ready in read_ahead(data, batches, **options):
             assert torch.equal(ready.x, data.batch(ready.indices, torch.zeros(1))[0])
             seen.extend(ready.indices.tolist())
             yield ready
 
-    monkeypatch.setattr(loop, "read_ahead", noting)
+    monkeypatch.setattr(feeding, "read_ahead", noting)
     loop.train(SMALL.replaced({"train": {"epochs": 2}}), tmp_path / "run", reporter=Quiet())
     first, second = seen[:200], seen[200:]
     assert sorted(first) == sorted(second) == list(range(200))

@@ -30,16 +30,21 @@ class Units:
 
     def to_model(self, x: Tensor) -> Tensor:
         x = x if x.is_floating_point() else x.float()
-        return (x - x.new_tensor(self.offset)) / x.new_tensor(self.scale)
+        return (x - _alike(self.offset, x)) / _alike(self.scale, x)
 
     def from_model(self, x: Tensor) -> Tensor:
         dtype: torch.dtype = getattr(torch, self.dtype)
         x = x.cpu().double() if dtype == torch.float64 else x  # first, or a large offset eats float32's precision
-        x = x * x.new_tensor(self.scale) + x.new_tensor(self.offset)
+        x = x * _alike(self.scale, x) + _alike(self.offset, x)
         if dtype.is_floating_point:
             return x.to(dtype)
         span = torch.iinfo(dtype)
         return x.round().clamp(span.min, span.max).to(dtype)
+
+
+def _alike(value: float | tuple[float, ...], x: Tensor) -> float | Tensor:
+    """A number for each feature goes to where `x` is; one for all is there already."""
+    return value if isinstance(value, float | int) else x.new_tensor(value)
 
 
 PIXELS = Units(scale=255.0, dtype="uint8")

@@ -106,7 +106,7 @@ class _EigenvalueMean(torch.autograd.Function):
     def forward(ctx: Any, C: Tensor, spectrum: Spectrum, mask: Tensor, penalty: Penalty, clip: float) -> Tensor:
         value, slope = penalty(spectrum.eigenvalues)
         # The mean over each operator's own eigenvalues, then over the operators of a batch.
-        share = mask / mask.sum(-1, keepdim=True).clamp_min(1) / mask[..., 0].numel()
+        share = mask.to(value) / mask.sum(-1, keepdim=True).clamp_min(1) / mask[..., 0].numel()
         weighted = (share * slope).conj()
         gradient = (spectrum.from_modes.mT @ (weighted.unsqueeze(-1) * spectrum.to_modes.mT)).real
         ctx.gradient = _clipped(gradient, clip).to(C)

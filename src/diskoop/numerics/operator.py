@@ -57,15 +57,8 @@ class Moments:
     def of(cls, z: Tensor, mask: Tensor | None = None, per_sequence: bool = False) -> "Moments":
         """Moments of `z` (batch, time, k); `mask` (batch, time) is true where a frame exists."""
         _check_latents(z, mask)
-        past, future = widened(z[:, :-1]), widened(z[:, 1:])
-        paired = torch.ones(past.shape[:2], dtype=torch.bool) if mask is None else (mask[:, :-1] & mask[:, 1:]).cpu()
-        if mask is not None:
-            # Where, not multiply: padding may hold anything, NaN included.
-            inside = paired.to(past.device).unsqueeze(-1)
-            past, future = torch.where(inside, past, 0.0), torch.where(inside, future, 0.0)
-        if not per_sequence:
-            past, future = past.flatten(0, 1), future.flatten(0, 1)
-        return cls(past.mT @ past, past.mT @ future, len(z), int(paired.sum()))
+        steps = len(z) * (z.shape[1] - 1) if mask is None else int((mask[:, :-1] & mask[:, 1:]).sum())
+        return cls(*pair_sums(z, mask, per_sequence), len(z), steps)
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(
@@ -85,14 +78,10 @@ class Moments:
             raise InputError("cannot fit an operator: the latents hold NaN or infinity")
         k = self.past.shape[-1]
         excited = torch.linalg.eigvalsh(self.past.detach()).clamp_min(0)
-        largest = excited.amax(-1)
-        cutoff = largest * k * torch.finfo(self.past.dtype).eps
+        largest, cutoff = excited.amax(-1), _cutoff(excited)
         rank = (excited > cutoff.unsqueeze(-1)).sum(-1)
         if ridge > 0:
-            # Latents that are all zero have the zero operator: any positive number in place of the ridge gives it.
-            mean_diagonal = self.past.diagonal(dim1=-2, dim2=-1).mean(-1)
-            added = torch.where(mean_diagonal > 0, ridge * mean_diagonal, torch.ones_like(mean_diagonal))
-            system = self.past + added[..., None, None] * torch.eye(k).to(self.past)
+            system, added = ridge_system(self.past, ridge)
             matrix = torch.linalg.solve(system, self.cross)
             smallest, largest = excited.amin(-1) + added.detach(), largest + added.detach()
         else:
@@ -102,6 +91,44 @@ class Moments:
             smallest = torch.where(rank > 0, kept, largest)
         condition = torch.where(largest > 0, largest / smallest, torch.ones_like(largest))
         return Operator(matrix, rank, condition, self.sequences, self.steps)
+
+
+def pair_sums(z: Tensor, mask: Tensor | None = None, per_sequence: bool = False) -> tuple[Tensor, Tensor]:
+    """Sums of z_t^T z_t and of z_t^T z_{t+1}, both (..., k, k) in float64; nothing here waits for the device."""
+    past, future = widened(z[:, :-1]), widened(z[:, 1:])
+    if mask is not None:
+        # Where, not multiply: padding may hold anything, NaN included.
+        paired = (mask[:, :-1] & mask[:, 1:]).to(past.device).unsqueeze(-1)
+        past, future = torch.where(paired, past, 0.0), torch.where(paired, future, 0.0)
+    if not per_sequence:
+        past, future = past.flatten(0, 1), future.flatten(0, 1)
+    return past.mT @ past, past.mT @ future
+
+
+def ridge_system(past: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """`past` (..., k, k) with `ridge` times its mean diagonal added, and how much that was."""
+    # Latents that are all zero have the zero operator: any positive number in place of the ridge gives it.
+    mean_diagonal = past.diagonal(dim1=-2, dim2=-1).mean(-1)
+    added = torch.where(mean_diagonal > 0, ridge * mean_diagonal, torch.ones_like(mean_diagonal))
+    return past + added[..., None, None] * torch.eye(past.shape[-1], dtype=past.dtype, device=past.device), added
+
+
+def ridge_gradient(gradient: Tensor, C: Tensor, inverse: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """dL/dpast and dL/dcross of the operator C that solves a ridge system, from dL/dC and the system's `inverse`."""
+    cross = inverse @ gradient  # the system is symmetric
+    system = -cross @ C.mT
+    return system + ridge * torch.diag(system.diagonal().mean().expand(len(C))), cross
+
+
+def rank_of(past: Tensor) -> Tensor:
+    """How many directions the latents excite whose sums of z_t^T z_t are `past` (..., k, k)."""
+    excited: Tensor = torch.linalg.eigvalsh(past)
+    return (excited > _cutoff(excited).unsqueeze(-1)).sum(-1)
+
+
+def _cutoff(excited: Tensor) -> Tensor:
+    """Eigenvalues up to this size are rounding; a sum of squares has none below zero."""
+    return excited.amax(-1).clamp_min(0) * excited.shape[-1] * torch.finfo(excited.dtype).eps
 
 
 def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 1e-9) -> Operator:

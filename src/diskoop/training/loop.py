@@ -3,7 +3,7 @@
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -34,9 +34,11 @@ from diskoop.training.checkpoint import (
     save_operator,
 )
 from diskoop.training.estimate import Estimate, clock, estimate
-from diskoop.training.feeding import read_ahead
+from diskoop.training.fast import FastStep, obstacle
+from diskoop.training.feeding import Ready, feeder
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.progress import Bar, Reporter
+from diskoop.training.step import PlainStep, Step, Taken, adam
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -99,11 +101,15 @@ class Training:
             self.model = build_model(settings.model, self.train_set.shape[2:])
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions like it
         self.objective = Objective(self.model, settings)
-        optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.train.lr)
+        self.batch = min(settings.train.batch, len(self.train_set))
+        self.per_epoch = len(self.train_set) // self.batch
+        optimizer = adam(self.model, settings.train.lr, self.fabric.device)
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
+        self.step = self._stepper()
+        self.feed = feeder(self.train_set, next(self.model.parameters()))
+        self.noted = 0
         self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
         self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
-        self.per_epoch = max(1, len(self.train_set) // settings.train.batch)
         self.total = self.per_epoch * settings.train.epochs
         # What a checkpoint must share with this run for resuming to be exact.
         self.origin: dict[str, Any] = {
@@ -117,6 +123,7 @@ class Training:
 
     def restore(self) -> None:
         self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.origin)
+        self.noted = self.state.step
 
     def run(self, asked: list[int]) -> None:
         """Train to the end, or until `asked` holds something."""
@@ -138,17 +145,26 @@ class Training:
 
     def cost(self) -> Estimate:
         """Time and memory for the steps that are left, and the validation between them."""
-        batch = self._batch(self.train_set, np.arange(min(self.settings.train.batch, len(self.train_set))))
-
-        def loss(network: nn.Module) -> Tensor:
-            total: Tensor = network(*batch, self._generator(0)).total
-            return total
-
-        self.network.train()
         steps = self.total - self.state.step
         # A forward pass alone is about a third of a step.
         validations = len(self._validation_batches()) * steps / self.per_epoch / 3
+        some = self.train_set.fetch(np.arange(self.batch), next(self.model.parameters()).dtype)
+        self.network.train()
+        weight = next(self.model.parameters())
+        if isinstance(self.step, FastStep):
+            return self.step.rehearse(*some, steps + validations)
+
+        def loss(network: nn.Module) -> Tensor:
+            total: Tensor = network(*self.train_set.deliver(*some, weight), self._generator(0)).total
+            return total
+
         return estimate(self.network, loss, self.fabric.backward, steps + validations)
+
+    def _stepper(self) -> Step:
+        """Captured where that can be done, plain elsewhere."""
+        if self.fabric.device.type == "cuda" and obstacle(self.settings, self.train_set) is None:
+            return FastStep(self.objective, self.optimizer.optimizer, self.train_set, self.batch)
+        return PlainStep(self.fabric, self.network, self.optimizer, self.train_set, self.settings.train.clip)
 
     def _epoch(self, bar: Bar, asked: list[int]) -> None:
         """From the current step to the end of its epoch."""
@@ -158,22 +174,23 @@ class Training:
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
         begins = range(state.step % self.per_epoch * options.batch, self.per_epoch * options.batch, options.batch)
         self.network.train()
-        weight = next(self.model.parameters())
-        for ready in read_ahead(self.train_set, (order[at : at + options.batch] for at in begins), weight.dtype):
+
+        def pause() -> None:
+            """Everything that was begun has ended and is written down."""
+            self._note(self.step.rest(), bar)
+            state.seconds = time.perf_counter() - began
+
+        for ready in self.feed(order[at : at + options.batch] for at in begins):
             if asked:
-                state.seconds = time.perf_counter() - began
+                pause()
                 self.save()
                 raise self._interrupted()
-            moving = time.perf_counter()
-            batch = self.train_set.deliver(ready.x, ready.mask, weight)
-            state.waited += ready.waited + time.perf_counter() - moving
-            values = self._step(batch)
-            state.step += 1
-            state.sums = {name: state.sums.get(name, 0.0) + value for name, value in values.items()}
-            bar.step(epoch, state.step, values)
+            state.waited += ready.waited
+            self._note(self._take(ready), bar)
             if state.step % options.save_every == 0 and state.step % self.per_epoch:
-                state.seconds = time.perf_counter() - began
+                pause()
                 self.save()
+        pause()
         rate = learning_rate(options, state.step - 1, self.total)
         row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
         row |= {f"train.{name}": value / self.per_epoch for name, value in state.sums.items()}
@@ -189,28 +206,27 @@ class Training:
         at = f"saved at step {self.state.step} of {self.total}"
         return Stopped(f"{at}; {self.again} goes on from there")
 
-    def _step(self, batch: tuple[Tensor, Tensor | None]) -> dict[str, float]:
-        options = self.settings.train
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(options, self.state.step, self.total)
+    def _take(self, ready: Ready) -> Iterable[Taken]:
+        rate = learning_rate(self.settings.train, self.state.step, self.total)
         try:
-            terms: Terms = self.network(*batch, self._generator(self.state.step))
+            ended = self.step.take(ready.x, ready.mask, rate, self._generator(self.state.step))
         except InputError as error:  # the data was sound when the run began, so it is the weights that are not
-            raise self._diverged(str(error)) from None
-        self.optimizer.zero_grad()
-        self.fabric.backward(terms.total)
-        gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if not torch.isfinite(norm + terms.total):
-            raise self._diverged(f"the loss is {terms.total.item()}, its gradient's norm {norm.item()}")
-        if options.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), options.clip, norm)
-        self.optimizer.step()
-        return {name: value.item() for name, value in terms._asdict().items()}
+            raise self._diverged(self.state.step + 1, str(error)) from None
+        self.state.step += 1
+        return ended
 
-    def _diverged(self, reason: str) -> Stopped:
+    def _note(self, ended: Iterable[Taken], bar: Bar) -> None:
+        state = self.state
+        for terms, norm in ended:
+            self.noted += 1
+            if not math.isfinite(terms["total"] + norm):
+                raise self._diverged(self.noted, f"the loss is {terms['total']}, its gradient's norm {norm}")
+            state.sums = {name: state.sums.get(name, 0.0) + value for name, value in terms.items()}
+            bar.step((self.noted - 1) // self.per_epoch, self.noted, terms)
+
+    def _diverged(self, step: int, reason: str) -> Stopped:
         return Stopped(
-            f"training went astray at step {self.state.step + 1}: {reason}; a smaller train.lr, train.clip=1 "
+            f"training went astray at step {step}: {reason}; a smaller train.lr, train.clip=1 "
             "or a larger model.ridge usually helps"
         )
 
@@ -222,7 +238,8 @@ class Training:
         self.network.eval()
         sums: dict[str, float] = {}
         for indices in self._validation_batches():
-            terms: Terms = self.network(*self._batch(self.val_set, indices), self._generator(0))
+            batch = self.val_set.batch(indices, next(self.model.parameters()))
+            terms: Terms = self.network(*batch, self._generator(0))
             frames = int(self.val_set.lengths[indices].sum())
             for name, value in terms._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value) * frames
@@ -235,9 +252,6 @@ class Training:
         count = len(self.val_set)
         order = np.random.Generator(np.random.PCG64(0)).permutation(count)
         return np.array_split(order, math.ceil(count / self.settings.train.batch))
-
-    def _batch(self, data: Sequences, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
-        return data.batch(indices, next(self.model.parameters()))
 
     def _generator(self, step: int) -> torch.Generator:
         """The source of all that is random in one step: a function of seed and step, so resuming needs no memory."""

@@ -1,12 +1,11 @@
 """the weighted sum the paper minimises, and the cycle term"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from diskoop.models.autoencoder import KoopmanAutoencoder, full_precision
 from diskoop.numerics.factors import Factor, swap
@@ -21,9 +20,12 @@ from diskoop.numerics.losses import (
     spectral_terms,
     unit_modulus,
 )
-from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import by_distance, by_modulus
 from diskoop.settings import Settings, SpectrumSettings
+
+# Where a step's random numbers come from: a shape, and a tensor whose type and device to take -> between 0 and 1.
+Uniform = Callable[[Sequence[int], Tensor], Tensor]
+Weighable = TypeVar("Weighable", Tensor, float)
 
 ORDERS = {"distance": by_distance, "modulus": by_modulus}
 STATIC_PENALTIES: dict[str, Penalty] = {"distance": distance_to_one, "modulus": unit_modulus}
@@ -64,44 +66,60 @@ class Objective(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> Terms:
         """`x` (batch, time, ...) in the model's units; `mask` (batch, time) or None; every draw is `generator`'s."""
-        model, loss = self.model, self.settings.loss
-        z = model.encode(self._blurred(x, generator), mask)
-        z = self._noisy(z, generator)
-        operator = model.fit(z, mask)
-        ahead = model.predict(z, operator)
-        spectral = self._spectral(operator)
-        later = None if mask is None else mask[:, :-1] & mask[:, 1:]
-        rec = self._distance(model.decode(self._dropped(z, generator), mask), x, mask)
-        pred_z = self._distance(ahead, z[:, 1:], later)
-        pred_x = self._distance(model.decode(ahead, later), x[:, 1:], later)
-        cycle = self._cycle(z, spectral, mask) if loss.cycle else torch.zeros_like(rec)
+        uniform = partial(_uniform, generator)
+        z = self.latents(x, mask, uniform)
+        operator = self.model.fit(z, mask)
+        spectral = self.spectral(operator.matrix)
+        rec = self.reconstruction_error(z, x, mask, uniform)
+        pred_z, pred_x = self.prediction_errors(z, self.model.predict(z, operator), x, mask)
+        cycle = torch.zeros_like(rec)
+        if self.settings.loss.cycle:
+            cycle = self.cycle(z, Factor.from_modes("static", spectral.spectrum, spectral.chosen), mask)
         stat, dyn = spectral.static.to(rec), spectral.dynamic.to(rec)
-        total = (
+        total = self.weighed(rec, pred_z, pred_x, stat, dyn, cycle)
+        gap, radius = spectral.spectrum.extent(spectral.chosen)
+        return Terms(total, rec, pred_z, pred_x, stat, dyn, cycle, gap, radius, operator.rank.double().mean())
+
+    def latents(self, x: Tensor, mask: Tensor | None, uniform: Uniform) -> Tensor:
+        """What the operator is fitted on and everything is decoded from, (batch, time, k)."""
+        z = self.model.encode(self._blurred(x, uniform), mask)
+        amount = self.settings.model.noise
+        return z + amount * uniform(z.shape, z) if self.training and amount else z
+
+    def reconstruction_error(self, z: Tensor, x: Tensor, mask: Tensor | None, uniform: Uniform) -> Tensor:
+        return self._distance(self.model.decode(self._dropped(z, uniform), mask), x, mask)
+
+    def prediction_errors(self, z: Tensor, ahead: Tensor, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of `ahead`, the operator's word on frames 2 to time, as latents and as frames."""
+        later = None if mask is None else mask[:, :-1] & mask[:, 1:]
+        pred_z = self._distance(ahead, z[:, 1:], later)
+        return pred_z, self._distance(self.model.decode(ahead, later), x[:, 1:], later)
+
+    def spectral(self, C: Tensor) -> SpectralTerms:
+        choice = self.settings.spectrum
+        return spectral_terms(
+            C, choice.static, STATIC_PENALTIES[choice.static_penalty], dynamic_penalty(choice), ORDERS[choice.order]
+        )
+
+    def cycle(self, z: Tensor, static: Factor, mask: Tensor | None) -> Tensor:
+        """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
+        with full_precision(z):
+            swapped = swap(z, z.roll(1, dims=0), static)
+        both = None if mask is None else mask & mask.roll(1, dims=0)
+        again = self.model.encode(self.model.decode(swapped, both), both)
+        return self._distance(again, swapped.detach(), both)
+
+    def weighed(
+        self, rec: Weighable, pred_z: Weighable, pred_x: Weighable, stat: Weighable, dyn: Weighable, cycle: Weighable
+    ) -> Weighable:
+        """What is minimised."""
+        loss = self.settings.loss
+        return (
             loss.rec * rec
             + loss.pred * (pred_z + pred_x)
             + loss.eig * (loss.stat * stat + loss.dyn * dyn)
             + loss.cycle * cycle
         )
-        gap, radius = spectral.spectrum.extent(spectral.chosen)
-        return Terms(total, rec, pred_z, pred_x, stat, dyn, cycle, gap, radius, operator.rank.double().mean())
-
-    def _spectral(self, operator: Operator) -> SpectralTerms:
-        choice = self.settings.spectrum
-        return spectral_terms(
-            operator.matrix,
-            choice.static,
-            STATIC_PENALTIES[choice.static_penalty],
-            dynamic_penalty(choice),
-            ORDERS[choice.order],
-        )
-
-    def _cycle(self, z: Tensor, spectral: SpectralTerms, mask: Tensor | None) -> Tensor:
-        """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
-        with full_precision(z):
-            swapped = swap(z, z.roll(1, dims=0), Factor.from_modes("static", spectral.spectrum, spectral.chosen))
-        both = None if mask is None else mask & mask.roll(1, dims=0)
-        again = self.model.encode(self.model.decode(swapped, both), both)
-        return self._distance(again, swapped.detach(), both)
 
     def _distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
         """Squared distance over the frames that exist: a mean over elements, or the text's sum over features."""
@@ -109,40 +127,39 @@ class Objective(nn.Module):
         each = squares.flatten(2).mean(-1) if self.settings.loss.reduction == "element" else squares.flatten(2).sum(-1)
         return each.mean() if mask is None else torch.where(mask, each, 0.0).sum() / mask.sum()
 
-    def _blurred(self, x: Tensor, generator: torch.Generator) -> Tensor:
+    def _blurred(self, x: Tensor, uniform: Uniform) -> Tensor:
         if not (self.training and self.settings.train.blur):
             return x
         low, high = 0.1, 3.0
-        sigma = low + (high - low) * torch.rand((), generator=generator, device=x.device, dtype=x.dtype)
-        return gaussian_blur(x, sigma, (5, 9))
+        return gaussian_blur(x, low + (high - low) * uniform((), x), (5, 9))
 
-    def _noisy(self, z: Tensor, generator: torch.Generator) -> Tensor:
-        amount = self.settings.model.noise
-        return z + amount * _uniform(z, generator) if self.training and amount else z
-
-    def _dropped(self, z: Tensor, generator: torch.Generator) -> Tensor:
+    def _dropped(self, z: Tensor, uniform: Uniform) -> Tensor:
         share = self.settings.model.dropout
         if not (self.training and share):
             return z
         # Not nn.Dropout: it draws from the global state, and every draw here belongs to the step's own generator.
-        return z * (_uniform(z, generator) >= share) / (1 - share)
+        return z * (uniform(z.shape, z) >= share) / (1 - share)
 
 
 def gaussian_blur(x: Tensor, sigma: Tensor, taps: tuple[int, int]) -> Tensor:
-    """Video (batch, time, channel, height, width) blurred with an odd number of `taps` (across, down)."""
-    across, down = (_bell(count, sigma) for count in taps)
-    images = x.flatten(0, 2).unsqueeze(1)  # every channel of every frame is an image of its own
-    half_across, half_down = taps[0] // 2, taps[1] // 2
-    padded = functional.pad(images, (half_across, half_across, half_down, half_down), mode="reflect")
-    rows = functional.conv2d(padded, across.view(1, 1, 1, -1))
-    return functional.conv2d(rows, down.view(1, 1, -1, 1)).reshape(x.shape)
+    """Video (batch, time, channel, height, width) blurred with an odd number of `taps` (across, down).
+
+    As two products with a band matrix: a convolution of single channels is what libraries do worst.
+    """
+    across, down = (_bell(size, count, sigma) for size, count in zip((x.shape[-1], x.shape[-2]), taps, strict=True))
+    return down @ (x @ across.mT)
 
 
-def _bell(count: int, sigma: Tensor) -> Tensor:
-    at = torch.arange(count, device=sigma.device, dtype=sigma.dtype) - count // 2
-    weights = torch.exp(-0.5 * (at / sigma).square())
-    return weights / weights.sum()
+def _bell(size: int, count: int, sigma: Tensor) -> Tensor:
+    """(size, size): each row a Gaussian of `count` taps around its own place, reflected where it leaves."""
+    offsets = torch.arange(count, device=sigma.device) - count // 2
+    weights = torch.exp(-0.5 * (offsets / sigma).square())
+    place = torch.arange(size, device=sigma.device)
+    reached = (place[:, None] + offsets).abs()  # (size, count)
+    reached = torch.where(reached < size, reached, 2 * (size - 1) - reached)
+    band = (reached.unsqueeze(-1) == place).to(sigma.dtype)  # (size, count, size)
+    return (weights / weights.sum()) @ band
 
 
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(like.shape, generator=generator, device=like.device, dtype=like.dtype)
+def _uniform(generator: torch.Generator, shape: Sequence[int], like: Tensor) -> Tensor:
+    return torch.rand(shape, generator=generator, device=like.device, dtype=like.dtype)

@@ -1,0 +1,290 @@
+"""the training step captured for CUDA: the plain one's mathematics in stages that do not wait for each other"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diskoop.data.sequences import Sequences
+from diskoop.errors import InputError
+from diskoop.models.autoencoder import full_precision
+from diskoop.numerics.factors import Factor
+from diskoop.numerics.operator import pair_sums, rank_of, ridge_gradient, ridge_system
+from diskoop.settings import Settings
+from diskoop.training.estimate import Estimate
+from diskoop.training.objective import Objective
+from diskoop.training.step import Taken, clipped, set_rate
+
+WARM_UPS = 3  # before capture, so that libraries have made up their minds
+
+
+def obstacle(settings: Settings, data: Sequences) -> str | None:
+    """Why training on `data` cannot be captured, if it cannot."""
+    if settings.model.scope != "batch":
+        return f"model.scope = {settings.model.scope}"
+    if settings.model.ridge == 0:
+        return "model.ridge = 0"
+    if data.is_video and data.mask is not None:
+        return "clips of unequal length"
+    return None
+
+
+class FastStep:
+    """Stages on the device, and linear algebra on the CPU while they run.
+
+    `encode` ends in the k x k sums that an operator is fitted on, which travel to the CPU. `reconstruct` needs no
+    operator and runs on, while the CPU solves for one. `predict` needs no eigenvalue and runs on, while the CPU finds
+    the spectrum, its pull on the operator and the static projector; `cycle` and `update` take those. A step's figures
+    are fetched during the next one, so the device never waits for a reader.
+
+    On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
+    same stages run as they are written.
+    """
+
+    def __init__(self, objective: Objective, optimizer: torch.optim.Optimizer, data: Sequences, batch: int) -> None:
+        """For batches of so many sequences of `data`, all of them as long as the longest there is."""
+        self.objective, self.optimizer, self.units, self.is_video = objective, optimizer, data.units, data.is_video
+        self.weights = list(objective.parameters())
+        self.device, k = self.weights[0].device, objective.settings.model.k
+        self.on_cuda = self.device.type == "cuda"
+        x, _ = data.fetch(np.arange(1), self.weights[0].dtype)
+        self.raw = torch.zeros(batch, *data.shape[1:], dtype=x.dtype, device=self.device)
+        self.mask = (
+            None if data.mask is None else torch.ones(batch, data.shape[1], dtype=torch.bool, device=self.device)
+        )
+        self.draws = _Draws()
+        self.sums = self._shared(2, k, k)  # sums of pairs, past and cross
+        self.solved = self._shared(2, k, k)  # C and the inverse of its system
+        self.found = self._shared(2, k, k)  # the spectrum's pull on C, and the static projector
+        self.figures = self._shared(5)
+        self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
+        self.spectral: dict[str, float] | None = None  # of the step that has not been told of yet
+        self.stages: dict[str, Callable[[], None]] = {
+            "encode": self._encode,
+            "reconstruct": self._reconstruct,
+            "predict": self._predict,
+            "cycle": self._cycle,
+            "update": self._update,
+        }
+        if not objective.settings.loss.cycle:
+            del self.stages["cycle"]
+        self.captured = not self.on_cuda
+
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
+        self._load(x, mask)
+        if not self.captured:
+            self._capture()
+        set_rate(self.optimizer, rate)
+        return self._run(generator)
+
+    def _run(self, generator: torch.Generator) -> list[Taken]:
+        self.draws.refill(generator)
+        self.stages["encode"]()
+        if self.arrived is not None:
+            self.arrived.record()
+        self.stages["reconstruct"]()
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        ended = self._ended()  # the step before: its last stage came before this one's first
+        if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
+            return ended
+        C = self._solve()
+        self.stages["predict"]()
+        self._find_spectrum(C)
+        for name in ("cycle", "update"):
+            if name in self.stages:
+                self.stages[name]()
+        return ended
+
+    def rehearse(self, x: Tensor, mask: Tensor | None, steps: float) -> Estimate:
+        """What so many steps will cost: some are taken, and taken back."""
+        self._load(x, mask)
+        if not self.captured:
+            self._capture()
+        kept = [tensor.detach().clone() for tensor in self._moved()]
+        seconds = []
+        for _ in range(8):
+            began = time.perf_counter()
+            self._run(torch.Generator(self.device))
+            self.rest()
+            seconds.append(time.perf_counter() - began)
+        self._put_back(kept)
+        parameters = sum(weight.numel() for weight in self.weights)
+        memory = torch.cuda.max_memory_allocated(self.device) if self.on_cuda else 0
+        return Estimate(sorted(seconds)[2] * steps, parameters, memory)
+
+    def rest(self) -> list[Taken]:
+        if self.on_cuda:
+            torch.cuda.synchronize(self.device)
+        return self._ended()
+
+    def _ended(self) -> list[Taken]:
+        if self.spectral is None:
+            return []
+        rec, pred_z, pred_x, cycle, norm = self.figures.here.tolist()
+        spectral, self.spectral = self.spectral, None
+        total = self.objective.weighed(rec, pred_z, pred_x, spectral["stat"], spectral["dyn"], cycle)
+        terms = {"total": total, "rec": rec, "pred_z": pred_z, "pred_x": pred_x}
+        terms |= {name: spectral[name] for name in ("stat", "dyn")}
+        terms |= {"cycle": cycle} | {name: spectral[name] for name in ("static_gap", "dynamic_radius", "rank")}
+        return [Taken(terms, norm)]
+
+    # --- on the device
+
+    def _encode(self) -> None:
+        with self._precision():
+            x = self.units.to_model(self.raw).to(self.weights[0].dtype) if self.is_video else self.raw
+            self.x, self.z = x, self.objective.latents(x, self.mask, self.draws)
+        with full_precision(self.z):
+            self.pairs = torch.stack(pair_sums(self.z, self.mask))
+        self.sums.send(self.pairs.detach())
+        self.z_here = self.z.detach().requires_grad_()
+
+    def _reconstruct(self) -> None:
+        with self._precision():
+            self.rec = self.objective.reconstruction_error(self.z_here, self.x, self.mask, self.draws)
+        (self.objective.settings.loss.rec * self.rec).backward()  # type: ignore[no-untyped-call]
+
+    def _predict(self) -> None:
+        self.C_here = self.solved.there[0].clone().requires_grad_()
+        with self._precision():
+            with full_precision(self.z_here):
+                ahead = self.z_here[:, :-1] @ self.C_here.to(self.z_here)
+            self.pred = self.objective.prediction_errors(self.z_here, ahead, self.x, self.mask)
+        (self.objective.settings.loss.pred * torch.stack(self.pred).sum()).backward()  # type: ignore[no-untyped-call]
+        self.back = torch.zeros_like(self.rec)
+
+    def _cycle(self) -> None:
+        with self._precision():
+            self.back = self.objective.cycle(self.z_here, Factor("static", self.found.there[1]), self.mask)
+        (self.objective.settings.loss.cycle * self.back).backward()  # type: ignore[no-untyped-call]
+
+    def _update(self) -> None:
+        assert self.C_here.grad is not None
+        C, inverse = self.solved.there
+        pull = self.C_here.grad + self.found.there[0]
+        pairs = torch.stack(ridge_gradient(pull, C, inverse, self.objective.settings.model.ridge))
+        torch.autograd.backward([self.z, self.pairs], [self.z_here.grad, pairs])
+        norm = clipped(self.weights, self.objective.settings.train.clip)
+        self.optimizer.step()
+        told = (self.rec, *self.pred, self.back, norm)
+        self.figures.send(torch.stack([value.detach().double() for value in told]))
+        if not self.on_cuda:
+            self.optimizer.zero_grad()
+
+    # --- on the CPU
+
+    def _solve(self) -> Tensor:
+        past, cross = self.sums.here
+        if not torch.isfinite(self.sums.here).all():
+            raise InputError("cannot fit an operator: the latents hold NaN or infinity")
+        system, _ = ridge_system(past, self.objective.settings.model.ridge)
+        C: Tensor = torch.linalg.solve(system, cross)
+        self.solved.give(torch.stack([C, torch.linalg.inv(system)]))
+        return C
+
+    def _find_spectrum(self, C: Tensor) -> None:
+        loss = self.objective.settings.loss
+        C.requires_grad_()
+        spectral = self.objective.spectral(C)
+        (pull,) = torch.autograd.grad(loss.eig * (loss.stat * spectral.static + loss.dyn * spectral.dynamic), C)
+        static = spectral.spectrum.projector(spectral.chosen) if loss.cycle else torch.zeros_like(pull)
+        self.found.give(torch.stack([pull, static]))
+        gap, radius = spectral.spectrum.extent(spectral.chosen)
+        named = {"stat": spectral.static, "dyn": spectral.dynamic, "static_gap": gap, "dynamic_radius": radius}
+        named["rank"] = rank_of(self.sums.here[0])
+        self.spectral = {name: float(value.detach()) for name, value in named.items()}
+
+    # --- around them
+
+    def _shared(self, *shape: int) -> "_Shared":
+        return _Shared(shape, self.device)
+
+    def _load(self, x: Tensor, mask: Tensor | None) -> None:
+        time = x.shape[1]
+        self.raw[:, :time].copy_(x, non_blocking=True)
+        if self.mask is not None:
+            self.mask[:, time:] = False
+            self.mask[:, :time] = True if mask is None else mask.to(self.device, non_blocking=True)
+
+    def _precision(self) -> AbstractContextManager[None]:
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.objective.settings.train.precision == "bf16"
+        )
+
+    def _capture(self) -> None:
+        """Record every stage. The rehearsals before move the weights, which are put back afterwards."""
+        kept = [tensor.detach().clone() for tensor in self._moved()]
+        stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                self._run(torch.Generator(self.device))
+                self.optimizer.zero_grad()
+        # What hangs on the last rehearsal would tie the recording to it.
+        for name in ("x", "z", "pairs", "z_here", "C_here", "rec", "pred", "back"):
+            delattr(self, name)
+        self.draws.refill(torch.Generator(self.device))
+        for name, work in list(self.stages.items()):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, stream=stream):
+                work()
+            self.stages[name] = graph.replay
+        torch.cuda.current_stream().wait_stream(stream)
+        self._put_back(kept)
+        self.captured = True
+
+    @torch.no_grad()
+    def _put_back(self, kept: Sequence[Tensor]) -> None:
+        moved = self._moved()
+        for tensor, before in zip(moved, kept, strict=False):
+            tensor.copy_(before)
+        for tensor in moved[len(kept) :]:  # Adam had nothing to remember
+            tensor.zero_()
+        self.spectral = None
+
+    def _moved(self) -> list[Tensor]:
+        """All that a step changes: weights, running statistics and what Adam remembers."""
+        remembered = [tensor for weight in self.weights for tensor in self.optimizer.state.get(weight, {}).values()]
+        return [*self.weights, *self.objective.buffers(), *remembered]
+
+
+class _Shared:
+    """Float64 numbers on the device and their double on the CPU, in memory that both can reach."""
+
+    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
+        self.there = torch.zeros(*shape, dtype=torch.float64, device=device)
+        self.here = torch.zeros(*shape, dtype=torch.float64, pin_memory=device.type == "cuda")
+
+    def send(self, value: Tensor) -> None:
+        """From the device."""
+        self.here.copy_(value, non_blocking=True)
+
+    def give(self, value: Tensor) -> None:
+        """To the device. What was given before has long arrived: its step's sums came back after it."""
+        self.here.copy_(value)
+        self.there.copy_(self.here, non_blocking=True)
+
+
+class _Draws:
+    """Random numbers that stay where they are: made when a stage first asks, filled anew for every step."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Tensor] = []
+        self.asked = 0
+
+    def __call__(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        if self.asked == len(self.buffers):
+            self.buffers.append(torch.rand(shape, generator=self.generator, device=like.device, dtype=like.dtype))
+        self.asked += 1
+        return self.buffers[self.asked - 1]
+
+    def refill(self, generator: torch.Generator) -> None:
+        """In the order in which they were asked for first, which is the plain step's."""
+        self.generator, self.asked = generator, 0
+        for buffer in self.buffers:
+            buffer.uniform_(generator=generator)

@@ -1,0 +1,82 @@
+"""one step of training: forward, backward, Adam"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from diskoop.data.sequences import Sequences
+from diskoop.training.objective import Terms
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Taken(NamedTuple):
+    """What became of a step."""
+
+    terms: dict[str, float]
+    norm: float  # of the gradient, before it was clipped
+
+
+class Step(Protocol):
+    """Something that takes steps, and may still be busy with the last one when it is asked for the next."""
+
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> Iterable[Taken]:
+        """One more step, with sequences as they lie in memory; the steps that have ended since."""
+
+    def rest(self) -> Iterable[Taken]:
+        """Wait for the steps that have not ended."""
+
+
+def adam(model: nn.Module, rate: float, device: torch.device) -> torch.optim.Adam:
+    """The optimiser; on CUDA one that can be captured, whose learning rate lies on the device."""
+    if device.type != "cuda":
+        return torch.optim.Adam(model.parameters(), lr=rate)
+    return torch.optim.Adam(model.parameters(), lr=torch.tensor(rate, device=device), fused=True, capturable=True)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+class PlainStep:
+    """Everything in its turn."""
+
+    def __init__(
+        self,
+        fabric: "Fabric",
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data: Sequences,
+        clip: float | None = None,
+    ) -> None:
+        self.fabric, self.network, self.optimizer, self.data, self.clip = fabric, network, optimizer, data, clip
+        self.weights = list(network.parameters())
+
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
+        set_rate(self.optimizer, rate)
+        terms: Terms = self.network(*self.data.deliver(x, mask, self.weights[0]), generator)
+        self.optimizer.zero_grad()
+        self.fabric.backward(terms.total)
+        norm = clipped(self.weights, self.clip)
+        if torch.isfinite(norm + terms.total):  # else the weights stay what they were, for whoever looks into it
+            self.optimizer.step()
+        return [Taken({name: value.item() for name, value in terms._asdict().items()}, norm.item())]
+
+    def rest(self) -> list[Taken]:
+        return []
+
+
+def clipped(weights: Iterable[Tensor], clip: float | None) -> Tensor:
+    """The norm of all gradients together, which are made shorter where it exceeds `clip`."""
+    weights = [weight for weight in weights if weight.grad is not None]
+    norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])  # type: ignore[misc]
+    if clip is not None:
+        torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
+    return norm

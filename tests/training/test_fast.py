@@ -1,0 +1,157 @@
+"""The stages compute what the plain step computes; what can only be seen on CUDA is benchmarks/steps.py's to show."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop.data import Sequences, open_data
+from diskoop.errors import InputError
+from diskoop.models.autoencoder import build_model
+from diskoop.settings import Settings
+from diskoop.training.fast import FastStep, obstacle
+from diskoop.training.loop import start_fabric
+from diskoop.training.objective import Objective
+from diskoop.training.step import PlainStep, Step, Taken, adam
+
+SIGNAL: dict[str, Any] = {
+    "data": {"name": "oscillators"},
+    "model": {"k": 8, "h": 9, "noise": 0.01, "ridge": 1e-6},
+    "spectrum": {"static": 3},
+    "loss": {"cycle": 1.0},
+    "train": {"batch": 10, "clip": 1.0, "precision": "64", "device": "cpu"},
+}
+VIDEO: dict[str, Any] = {
+    "data": {"name": "puppets", "size": 32},
+    "model": {"k": 6, "h": 7, "width": 4},
+    "spectrum": {"static": 2},
+    "loss": {"cycle": 0.5},
+    "train": {"batch": 4, "blur": True, "precision": "64", "device": "cpu"},
+}
+
+Maker = Callable[[Settings, Objective, Sequences], Step]
+
+
+def plain(settings: Settings, objective: Objective, data: Sequences) -> Step:
+    fabric = start_fabric(settings.train)
+    network, optimizer = fabric.setup(objective, adam(objective, 1.0, fabric.device))
+    return PlainStep(fabric, network, optimizer, data, settings.train.clip)
+
+
+def fast(settings: Settings, objective: Objective, data: Sequences) -> Step:
+    return FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, settings.train.batch)
+
+
+def run(settings: Settings, make: Maker, steps: int, data: Sequences) -> tuple[list[Taken], dict[str, torch.Tensor]]:
+    """So many steps from the same start, and where they lead."""
+    torch.manual_seed(0)
+    model = build_model(settings.model, data.shape[2:]).double()
+    step = make(settings, Objective(model, settings).train(), data)
+    taken: list[Taken] = []
+    for number in range(steps):
+        indices = np.arange(number, number + settings.train.batch)
+        batch = data.fetch(indices, torch.float64)
+        taken += step.take(*batch, 0.001 * (1 + number % 3), torch.Generator().manual_seed(number))
+    return [*taken, *step.rest()], model.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "steps"),
+    [
+        (SIGNAL, {}, 50),
+        (SIGNAL, {"loss": {"cycle": 0.0, "reduction": "frame"}, "train": {"clip": None}}, 50),
+        (SIGNAL, {"spectrum": {"order": "modulus", "dynamic_penalty": "ball"}, "loss": {"stat": 0.3, "eig": 2}}, 50),
+        (SIGNAL, {"loss": {"pred": 0.0}}, 10),
+        (SIGNAL, {"loss": {"rec": 0.0}}, 10),
+        (VIDEO, {}, 50),
+        (VIDEO, {"train": {"blur": False}, "loss": {"cycle": 0.0}}, 10),
+    ],
+)
+def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, Any], steps: int) -> None:
+    settings = Settings.of(base).replaced(changes)
+    data = open_data(settings.data).part("train")
+    ours, weights = run(settings, fast, steps, data)
+    theirs, others = run(settings, plain, steps, data)
+    assert len(ours) == len(theirs) == steps
+    for one, other in zip(ours, theirs, strict=True):
+        assert list(one.terms) == list(other.terms)
+        assert one.terms == pytest.approx(other.terms, rel=1e-6, abs=1e-12)  # Fabric rounds what a network returns
+        assert one.norm == pytest.approx(other.norm, rel=1e-7)
+    for name, weight in weights.items():
+        assert torch.allclose(weight, others[name], rtol=1e-7, atol=1e-9), name
+    assert theirs[0].terms["total"] != theirs[-1].terms["total"]
+
+
+def test_padding_is_padded_further() -> None:
+    """Batches whose longest sequence is shorter than the set's, and one without any padding, in the same buffers."""
+    quiet = {"model": {"noise": 0.0, "dropout": 0.0}}  # longer batches draw more numbers
+    settings = Settings.of(SIGNAL).replaced(quiet)
+    data = open_data(settings.data).part("train").select(np.arange(60))
+    lengths = np.where(np.arange(60) % 3, 24, 7 + np.arange(60) % 11)
+    lengths[20:32] = 9  # a batch that is all short, and as long as its longest
+    short = Sequences(data.frames, data.starts, lengths, units=data.units, name="short")
+    assert short.mask is not None
+    assert short.fetch(np.arange(20, 30), torch.float64)[1] is None
+    ours, weights = run(settings, fast, 50, short)
+    theirs, others = run(settings, plain, 50, short)
+    assert [one.terms for one in ours] == [pytest.approx(other.terms, rel=1e-6, abs=1e-12) for other in theirs]
+    assert all(torch.allclose(weight, others[name], rtol=1e-9, atol=1e-12) for name, weight in weights.items())
+
+
+def test_a_step_is_told_of_once_the_next_one_began() -> None:
+    settings = Settings.of(SIGNAL)
+    data = open_data(settings.data).part("train")
+    step = fast(settings, Objective(build_model(settings.model, (8,)).double(), settings).train(), data)
+    batch = data.fetch(np.arange(10), torch.float64)
+    told = [len(list(step.take(*batch, 0.01, torch.Generator()))) for _ in range(3)]
+    assert told == [0, 1, 1]
+    assert [len(list(step.rest())) for _ in range(2)] == [1, 0]
+
+
+def test_a_step_into_nowhere_is_reported_and_not_followed() -> None:
+    settings = Settings.of(SIGNAL)
+    data = open_data(settings.data).part("train")
+    objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
+    step = fast(settings, objective, data)
+    batch = data.fetch(np.arange(10), torch.float64)
+    step.take(*batch, float("nan"), torch.Generator())
+    (first,) = step.rest()
+    assert np.isfinite(first.terms["total"])
+    with pytest.raises(InputError, match="NaN or infinity"):
+        step.take(*batch, 0.01, torch.Generator())
+
+
+def test_a_rehearsal_is_taken_back() -> None:
+    settings = Settings.of(VIDEO)
+    data = open_data(settings.data).part("train")
+    objective = Objective(build_model(settings.model, (3, 32, 32)).double(), settings).train()
+    step = FastStep(objective, adam(objective, 1e-3, torch.device("cpu")), data, 4)
+    before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
+    cost = step.rehearse(*data.fetch(np.arange(4), torch.float64), steps=1000)
+    assert all(torch.equal(before[name], tensor) for name, tensor in objective.state_dict().items())
+    assert all(not tensor.any() for state in step.optimizer.state.values() for tensor in state.values())
+    assert cost.parameters == sum(weight.numel() for weight in objective.parameters())
+    assert 0 < cost.seconds < 1000
+    assert list(step.rest()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, None),
+        ({"model": {"ridge": 0.0}}, "model.ridge"),
+        ({"model": {"scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0.0}}, "model.scope"),
+    ],
+)
+def test_what_cannot_be_captured_says_why(changes: dict[str, Any], word: str | None) -> None:
+    settings = Settings.of(SIGNAL).replaced(changes)
+    why = obstacle(settings, open_data(settings.data).part("train"))
+    assert why is None if word is None else word in (why or "")
+
+
+def test_padded_video_cannot_be_captured() -> None:
+    frames = np.zeros((9, 3, 32, 32), np.uint8)
+    clips = Sequences(frames, np.array([0, 4]), np.array([4, 5]))
+    assert obstacle(Settings(), clips) == "clips of unequal length"
