@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from diskoop.errors import InputError
-from diskoop.training.checkpoint import RunFolder, load_weights, read_tensors, write_tensors
+from diskoop.training.checkpoint import RunFolder, load_settings, load_weights, read_tensors, write_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float64).reshape(3, 4).T,
@@ -92,3 +92,14 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").touch()
     with pytest.raises(InputError, match="is not finished; diskoop train --resume"):
         RunFolder(tmp_path).require_finished()
+
+
+def test_a_folder_around_runs_says_where_they_are(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "settings.yaml").write_text("", encoding="utf-8")
+    for ask in (load_settings, RunFolder.require_finished):
+        with pytest.raises(InputError, match=r"no run at .*; there is one at '.*a' and at '.*b'$"):
+            ask(RunFolder(tmp_path))
+    with pytest.raises(InputError, match=r"settings.yaml is missing$"):
+        RunFolder(tmp_path.parent / "nowhere").require_settings()

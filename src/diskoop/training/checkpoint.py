@@ -57,12 +57,18 @@ class RunFolder:
     def resume_command(self) -> str:
         return f"diskoop train --resume {shlex.quote(str(self.path))}"
 
+    def require_settings(self) -> None:
+        """An InputError unless this is a run's folder; where runs lie inside it, it says so."""
+        if not self.settings.exists():
+            inside = sorted(str(path.parent) for path in self.path.glob("*/settings.yaml"))
+            hint = f"; there is one at {' and at '.join(map(repr, inside[:4]))}" if inside else ""
+            raise InputError(f"no run at {str(self.path)!r}: settings.yaml is missing{hint}")
+
     def require_finished(self) -> None:
         """An InputError unless training has ended here."""
         if not self.path.is_dir():
             raise InputError(f"no run at {str(self.path)!r}: there is no such folder")
-        if not self.settings.exists():
-            raise InputError(f"no run at {str(self.path)!r}: settings.yaml is missing")
+        self.require_settings()
         if not (self.model.exists() and self.operator.exists()):
             raise InputError(f"the run at {str(self.path)!r} is not finished; {self.resume_command} goes on")
 
@@ -219,8 +225,7 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: 
 
 
 def load_settings(folder: RunFolder) -> Settings:
-    if not folder.settings.exists():
-        raise InputError(f"no run at {str(folder.path)!r}: settings.yaml is missing")
+    folder.require_settings()
     return Settings.load(folder.settings)
 
 
