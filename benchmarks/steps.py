@@ -22,6 +22,7 @@ from diskoop.data.sequences import PIXELS, Sequences, Units
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.settings import Settings
 from diskoop.training.fast import FastStep
+from diskoop.training.feeding import Resident
 from diskoop.training.loop import start_fabric
 from diskoop.training.objective import Objective
 from diskoop.training.step import PlainStep, Step, adam
@@ -95,9 +96,14 @@ def as_the_paper_reads(case: Case, data: Sequences, device: torch.device) -> Tak
 
 
 def taking(step: Step, case: Case, data: Sequences, device: torch.device) -> Take:
-    x, mask = data.fetch(np.arange(len(data)), torch.float32)
-    x, generator = x.to(device), torch.Generator(device)
-    return lambda: list(step.take(x, mask, case.settings.train.lr, generator))
+    feed, everyone = Resident(data, torch.zeros(1, device=device)), np.arange(len(data))
+    generator = torch.Generator(device)
+
+    def take() -> object:
+        (ready,) = feed([everyone])
+        return list(step.take(ready.x, ready.mask, case.settings.train.lr, generator))
+
+    return take
 
 
 def plain_step(case: Case, data: Sequences, device: torch.device) -> Step:
@@ -105,7 +111,7 @@ def plain_step(case: Case, data: Sequences, device: torch.device) -> Step:
     model = fresh_model(case, device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     objective = Objective(model, case.settings).train()
     network, optimizer = fabric.setup(objective, adam(objective, case.settings.train.lr, device))
-    return PlainStep(fabric, network, optimizer, data)
+    return PlainStep(fabric, network, optimizer, data, case.settings.train.clip)
 
 
 def fast_step(case: Case, data: Sequences, device: torch.device) -> FastStep:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from diskoop.errors import InputError
 from diskoop.numerics import Moments, fit_operator, fit_operator_per_sequence
+from diskoop.numerics.operator import pair_sums, rank_of, ridge_gradient, ridge_system
 from tests.conftest import trajectories
 
 
@@ -167,3 +168,25 @@ def test_impossible_masks_and_numbers_are_named(operator: Tensor) -> None:
             fit_operator(z, ridge=ridge)
     with pytest.raises(InputError, match="steps >= 1, got 0"):
         fit_operator(z).roll(z[:, 0], 0)
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 0.3])
+def test_the_ridge_systems_gradient_is_autograds(ridge: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(4, 6, 5, generator=generator, dtype=torch.float64)
+    past, cross = (sums.requires_grad_() for sums in pair_sums(z))
+    system, added = ridge_system(past, ridge)
+    C = torch.linalg.solve(system, cross)
+    pull = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    expected = torch.autograd.grad((C * pull).sum(), (past, cross))
+    ours = ridge_gradient(pull, C.detach(), torch.linalg.inv(system.detach()), ridge)
+    assert all(torch.allclose(one, other, rtol=1e-10) for one, other in zip(ours, expected, strict=True))
+    assert float(added.detach()) == pytest.approx(ridge * float(past.diagonal().mean()))
+    assert torch.allclose(C, fit_operator(z, ridge=ridge).matrix, rtol=1e-12)
+
+
+def test_the_rank_is_that_of_the_operator() -> None:
+    z = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    flat = torch.cat([z, z[..., :2] - z[..., 1:]], dim=-1)  # five directions, three of their own
+    assert int(rank_of(pair_sums(flat)[0])) == int(fit_operator(flat).rank) == 3
+    assert int(rank_of(torch.zeros(5, 5, dtype=torch.float64))) == 0

@@ -1,4 +1,4 @@
-"""The stages compute what the plain step computes; what can only be seen on CUDA is benchmarks/steps.py's to show."""
+"""The stages compute what the plain step computes: uncaptured on the CPU, captured where there is CUDA."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,22 +41,27 @@ def plain(settings: Settings, objective: Objective, data: Sequences) -> Step:
 
 
 def fast(settings: Settings, objective: Objective, data: Sequences) -> Step:
-    return FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, settings.train.batch)
+    return FastStep(objective, adam(objective, 1.0, torch.device(settings.train.device)), data, settings.train.batch)
 
 
 def run(settings: Settings, make: Maker, steps: int, data: Sequences) -> tuple[list[Taken], dict[str, torch.Tensor]]:
     """So many steps from the same start, and where they lead."""
     torch.manual_seed(0)
-    model = build_model(settings.model, data.shape[2:]).double()
+    model = build_model(settings.model, data.shape[2:]).double().to(settings.train.device)
     step = make(settings, Objective(model, settings).train(), data)
     taken: list[Taken] = []
     for number in range(steps):
         indices = np.arange(number, number + settings.train.batch)
         batch = data.fetch(indices, torch.float64)
-        taken += step.take(*batch, 0.001 * (1 + number % 3), torch.Generator().manual_seed(number))
+        generator = torch.Generator(settings.train.device).manual_seed(number)
+        taken += step.take(*batch, 0.001 * (1 + number % 3), generator)
     return [*taken, *step.rest()], model.state_dict()
 
 
+ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here"))
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_CUDA])
 @pytest.mark.parametrize(
     ("base", "changes", "steps"),
     [
@@ -69,8 +74,8 @@ def run(settings: Settings, make: Maker, steps: int, data: Sequences) -> tuple[l
         (VIDEO, {"train": {"blur": False}, "loss": {"cycle": 0.0}}, 10),
     ],
 )
-def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, Any], steps: int) -> None:
-    settings = Settings.of(base).replaced(changes)
+def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, Any], steps: int, device: str) -> None:
+    settings = Settings.of(base).replaced(changes).replaced({"train": {"device": device}})
     data = open_data(settings.data).part("train")
     ours, weights = run(settings, fast, steps, data)
     theirs, others = run(settings, plain, steps, data)
@@ -114,13 +119,53 @@ def test_a_step_into_nowhere_is_reported_and_not_followed() -> None:
     settings = Settings.of(SIGNAL)
     data = open_data(settings.data).part("train")
     objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
-    step = fast(settings, objective, data)
+    step = FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
     batch = data.fetch(np.arange(10), torch.float64)
-    step.take(*batch, float("nan"), torch.Generator())
-    (first,) = step.rest()
-    assert np.isfinite(first.terms["total"])
-    with pytest.raises(InputError, match="NaN or infinity"):
-        step.take(*batch, 0.01, torch.Generator())
+    step.take(*batch, 0.01, torch.Generator())
+    before = [weight.detach().clone() for weight in objective.parameters()]
+    step.figures.here[4] = torch.nan  # as if its gradient had been none
+    (taken,) = step.take(*batch, 0.01, torch.Generator())
+    assert np.isnan(taken.norm)
+    assert all(map(torch.equal, before, objective.parameters()))
+
+
+def test_latents_that_are_no_numbers_are_refused_like_the_plain_steps() -> None:
+    settings = Settings.of(SIGNAL)
+    data = open_data(settings.data).part("train")
+    batch = data.fetch(np.arange(10), torch.float64)
+    for make in (plain, fast):
+        objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
+        with torch.no_grad():
+            next(objective.parameters()).fill_(torch.nan)
+        with pytest.raises(InputError, match="NaN or infinity"):
+            make(settings, objective, data).take(*batch, 0.01, torch.Generator())
+
+
+def test_a_ridge_that_drowns_is_refused_like_the_plain_steps() -> None:
+    settings = Settings.of(SIGNAL).replaced({"model": {"ridge": 1e-14}})
+    data = open_data(settings.data).part("train")
+    for make in (plain, fast):
+        objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
+        objective.model.ridge = 1e-14
+        with pytest.raises(InputError, match="expected a ridge of 0, or of 1e-12 and more"):
+            make(settings, objective, data).take(*data.fetch(np.arange(10), torch.float64), 0.01, torch.Generator())
+
+
+def test_only_bf16_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounded = []
+    latents = Objective.latents
+
+    def watching(self: Objective, *arguments: Any) -> torch.Tensor:
+        rounded.append(torch.is_autocast_enabled("cpu"))
+        return latents(self, *arguments)
+
+    monkeypatch.setattr(Objective, "latents", watching)
+    for precision in ("32", "bf16"):
+        settings = Settings.of(SIGNAL).replaced({"train": {"precision": precision}})
+        data = open_data(settings.data).part("train")
+        step = fast(settings, Objective(build_model(settings.model, (8,)), settings).train(), data)
+        step.take(*data.fetch(np.arange(10), torch.float32), 0.01, torch.Generator())
+    assert rounded == [False, True]
 
 
 def test_a_rehearsal_is_taken_back() -> None:
@@ -131,7 +176,9 @@ def test_a_rehearsal_is_taken_back() -> None:
     before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     cost = step.rehearse(*data.fetch(np.arange(4), torch.float64), steps=1000)
     assert all(torch.equal(before[name], tensor) for name, tensor in objective.state_dict().items())
-    assert all(not tensor.any() for state in step.optimizer.state.values() for tensor in state.values())
+    remembered = [tensor for state in step.optimizer.state.values() for tensor in state.values()]
+    assert len(remembered) == 3 * len(list(objective.parameters()))
+    assert not any(tensor.any() for tensor in remembered)
     assert cost.parameters == sum(weight.numel() for weight in objective.parameters())
     assert 0 < cost.seconds < 1000
     assert list(step.rest()) == []

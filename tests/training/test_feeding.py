@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from diskoop.data import Sequences, Units
+from diskoop.training import feeding
 from diskoop.training.feeding import AHEAD, read_ahead
 
 X = np.arange(20 * 3 * 2, dtype=np.float32).reshape(20, 3, 2)
@@ -71,3 +72,26 @@ def test_a_file_that_cannot_be_read_is_not_swallowed() -> None:
     clips = replace(Sequences.of(X, units=Units()), frames=np.zeros((3, 2)))
     with pytest.raises(ValueError, match="could not broadcast"):
         list(read_ahead(clips, BATCHES, torch.float32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_resident_set_gives_the_batches_that_reading_would(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "CHUNK", 7)  # two whole ones and a rest
+    lengths = np.arange(20) % 2 + 2
+    lengths[[0, 19]] = 2  # a batch without padding that is shorter than the longest
+    for clips in (
+        Sequences.of(X, units=Units(scale=(2.0, 3.0), offset=(1.0, 1e7))),
+        Sequences.of(X, units=Units(), lengths=lengths),
+        Sequences.of(RANDOM.integers(0, 255, (20, 3, 1, 4, 4), dtype=np.uint8), lengths=lengths),
+        Sequences.of(RANDOM.integers(0, 65535, (20, 3, 1, 4, 4), dtype=np.uint16), units=Units(dtype="uint16")),
+        Sequences.of(RANDOM.random((20, 3, 1, 4, 4)), units=Units(dtype="float64")),
+    ):
+        resident = feeding.Resident(clips, torch.zeros(1, dtype=dtype))
+        for ours, theirs in zip(resident(BATCHES), read_ahead(clips, BATCHES, dtype), strict=True):
+            assert np.array_equal(ours.indices, theirs.indices)
+            assert ours.x.dtype == theirs.x.dtype
+            assert np.array_equal(ours.x.numpy(), theirs.x.numpy())
+            assert (ours.mask is None) == (theirs.mask is None)
+            assert ours.mask is None or torch.equal(ours.mask, theirs.mask)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from diskoop.numerics.operator import Moments
 from diskoop.settings import Settings
 from diskoop.training import feeding, loop
 from diskoop.training.checkpoint import RunFolder, read_tensors
+from diskoop.training.fast import FastStep
 from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.progress import Bar, Reporter
@@ -125,6 +126,70 @@ def test_video_resumes_bit_equal_too(tmp_path: Path) -> None:
         loop.train(VIDEO, tmp_path / "b", reporter=Quiet(crash_at=7))
     loop.resume(tmp_path / "b", reporter=Quiet())
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture
+def lagging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps as on CUDA, which are told of one step later; there they are captured too."""
+
+    def stepper(self: loop.Training) -> FastStep:
+        return FastStep(self.objective, self.optimizer.optimizer, self.train_set, self.batch)
+
+    monkeypatch.setattr(loop.Training, "_stepper", stepper)
+
+
+@pytest.mark.usefixtures("lagging")
+def test_steps_that_lag_are_counted_and_resumed_alike(undisturbed: Path, tmp_path: Path) -> None:
+    loop.train(SMALL, tmp_path / "whole", reporter=Quiet())
+    wanted = rows(undisturbed)
+    for row, other in zip(rows(tmp_path / "whole"), wanted, strict=True):
+        assert row == pytest.approx(other, rel=1e-3)  # float32, rounded in another order
+    for crash_at in (1, 4, 17, 29):
+        run = tmp_path / f"crashed at {crash_at}"
+        with pytest.raises(MemoryError):
+            loop.train(SMALL, run, reporter=Quiet(crash_at))
+        loop.resume(run, reporter=Quiet())
+        assert rows(run) == rows(tmp_path / "whole")
+        assert (run / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.usefixtures("lagging")
+def test_a_polite_stop_waits_for_the_step_that_lags(tmp_path: Path) -> None:
+    training = loop.Training(SMALL, RunFolder(tmp_path), Quiet())
+    asked: list[int] = []
+    taking, taken = training._take, []
+
+    def noting(ready: Ready) -> Iterable[Taken]:
+        taken.append(taking(ready))
+        asked.extend([2] if len(taken) == 4 else [])
+        return taken[-1]
+
+    training._take = noting  # type: ignore[method-assign]
+    with pytest.raises(Stopped, match="saved at step 4 of 30"):
+        training._epoch(Quiet().open(30, 0, 3), asked)
+    assert training.noted == 4
+    record = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")[1]
+    assert record["step"] == 4
+    assert record["sums"]["total"] > 3 * next(iter(taken[1])).terms["total"] / 4
+
+
+@pytest.mark.usefixtures("lagging")
+def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(tmp_path: Path) -> None:
+    training = loop.Training(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
+    fast = training.step
+    assert isinstance(fast, FastStep)
+    update, taken = fast.stages["update"], []
+
+    def breaking() -> None:
+        update()
+        taken.append(1)
+        if len(taken) == 4:
+            fast.figures.here[4] = torch.nan
+
+    fast.stages["update"] = breaking
+    with pytest.raises(Stopped, match=r"astray at step 4: the loss is .*, its gradient's norm nan"):
+        training._epoch(Quiet().open(30, 0, 3), [])
+    assert read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")[1]["step"] == 3
 
 
 def test_the_frozen_operator_is_that_of_the_whole_training_set(undisturbed: Path) -> None:

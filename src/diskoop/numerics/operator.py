@@ -70,16 +70,13 @@ class Moments:
 
     def solve(self, ridge: float = 1e-9) -> Operator:
         """Least squares with `ridge` times the mean diagonal added; minimum norm when `ridge` is 0."""
-        if ridge != 0 and not ridge >= 1e-12:
-            raise InputError(f"expected a ridge of 0, or of 1e-12 and more (less drowns in rounding), got {ridge}")
         if self.steps < 1:
             raise InputError("an operator needs at least one pair of neighbouring frames, got none")
-        if not (torch.isfinite(self.past).all() and torch.isfinite(self.cross).all()):
-            raise InputError("cannot fit an operator: the latents hold NaN or infinity")
+        require_solvable(self.past, self.cross, ridge)
         k = self.past.shape[-1]
         excited = torch.linalg.eigvalsh(self.past.detach()).clamp_min(0)
         largest, cutoff = excited.amax(-1), _cutoff(excited)
-        rank = (excited > cutoff.unsqueeze(-1)).sum(-1)
+        rank = _above(excited, cutoff)
         if ridge > 0:
             system, added = ridge_system(self.past, ridge)
             matrix = torch.linalg.solve(system, self.cross)
@@ -105,6 +102,14 @@ def pair_sums(z: Tensor, mask: Tensor | None = None, per_sequence: bool = False)
     return past.mT @ past, past.mT @ future
 
 
+def require_solvable(past: Tensor, cross: Tensor, ridge: float) -> None:
+    """An InputError about sums of pairs, or a ridge, that give no operator."""
+    if ridge != 0 and not ridge >= 1e-12:
+        raise InputError(f"expected a ridge of 0, or of 1e-12 and more (less drowns in rounding), got {ridge}")
+    if not (torch.isfinite(past).all() and torch.isfinite(cross).all()):
+        raise InputError("cannot fit an operator: the latents hold NaN or infinity")
+
+
 def ridge_system(past: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     """`past` (..., k, k) with `ridge` times its mean diagonal added, and how much that was."""
     # Latents that are all zero have the zero operator: any positive number in place of the ridge gives it.
@@ -122,8 +127,12 @@ def ridge_gradient(gradient: Tensor, C: Tensor, inverse: Tensor, ridge: float) -
 
 def rank_of(past: Tensor) -> Tensor:
     """How many directions the latents excite whose sums of z_t^T z_t are `past` (..., k, k)."""
-    excited: Tensor = torch.linalg.eigvalsh(past)
-    return (excited > _cutoff(excited).unsqueeze(-1)).sum(-1)
+    excited = torch.linalg.eigvalsh(past)
+    return _above(excited, _cutoff(excited))
+
+
+def _above(excited: Tensor, cutoff: Tensor) -> Tensor:
+    return (excited > cutoff.unsqueeze(-1)).sum(-1)
 
 
 def _cutoff(excited: Tensor) -> Tensor:

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
-from diskoop.numerics.operator import pair_sums, rank_of, ridge_gradient, ridge_system
+from diskoop.numerics.operator import pair_sums, rank_of, require_solvable, ridge_gradient, ridge_system
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
-from diskoop.training.objective import Objective
-from diskoop.training.step import Taken, clipped, set_rate
+from diskoop.training.objective import Objective, Terms
+from diskoop.training.step import Taken, clip_gradients, set_rate
 
 WARM_UPS = 3  # before capture, so that libraries have made up their minds
 
@@ -102,10 +101,12 @@ class FastStep:
 
     def rehearse(self, x: Tensor, mask: Tensor | None, steps: float) -> Estimate:
         """What so many steps will cost: some are taken, and taken back."""
+        if self.on_cuda:
+            torch.cuda.reset_peak_memory_stats(self.device)
         self._load(x, mask)
         if not self.captured:
             self._capture()
-        kept = [tensor.detach().clone() for tensor in self._moved()]
+        kept = self._kept()
         seconds = []
         for _ in range(8):
             began = time.perf_counter()
@@ -128,10 +129,8 @@ class FastStep:
         rec, pred_z, pred_x, cycle, norm = self.figures.here.tolist()
         spectral, self.spectral = self.spectral, None
         total = self.objective.weighed(rec, pred_z, pred_x, spectral["stat"], spectral["dyn"], cycle)
-        terms = {"total": total, "rec": rec, "pred_z": pred_z, "pred_x": pred_x}
-        terms |= {name: spectral[name] for name in ("stat", "dyn")}
-        terms |= {"cycle": cycle} | {name: spectral[name] for name in ("static_gap", "dynamic_radius", "rank")}
-        return [Taken(terms, norm)]
+        values = spectral | {"total": total, "rec": rec, "pred_z": pred_z, "pred_x": pred_x, "cycle": cycle}
+        return [Taken({name: values[name] for name in Terms._fields}, norm)]
 
     # --- on the device
 
@@ -169,7 +168,7 @@ class FastStep:
         pull = self.C_here.grad + self.found.there[0]
         pairs = torch.stack(ridge_gradient(pull, C, inverse, self.objective.settings.model.ridge))
         torch.autograd.backward([self.z, self.pairs], [self.z_here.grad, pairs])
-        norm = clipped(self.weights, self.objective.settings.train.clip)
+        norm = clip_gradients(self.weights, self.objective.settings.train.clip)
         self.optimizer.step()
         told = (self.rec, *self.pred, self.back, norm)
         self.figures.send(torch.stack([value.detach().double() for value in told]))
@@ -179,10 +178,9 @@ class FastStep:
     # --- on the CPU
 
     def _solve(self) -> Tensor:
-        past, cross = self.sums.here
-        if not torch.isfinite(self.sums.here).all():
-            raise InputError("cannot fit an operator: the latents hold NaN or infinity")
-        system, _ = ridge_system(past, self.objective.settings.model.ridge)
+        (past, cross), ridge = self.sums.here, self.objective.settings.model.ridge
+        require_solvable(past, cross, ridge)
+        system, _ = ridge_system(past, ridge)
         C: Tensor = torch.linalg.solve(system, cross)
         self.solved.give(torch.stack([C, torch.linalg.inv(system)]))
         return C
@@ -218,7 +216,7 @@ class FastStep:
 
     def _capture(self) -> None:
         """Record every stage. The rehearsals before move the weights, which are put back afterwards."""
-        kept = [tensor.detach().clone() for tensor in self._moved()]
+        kept = self._kept()
         stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -237,6 +235,11 @@ class FastStep:
         torch.cuda.current_stream().wait_stream(stream)
         self._put_back(kept)
         self.captured = True
+
+    def _kept(self) -> list[Tensor]:
+        """A copy of all that a step changes, before steps that lead nowhere: with a learning rate of zero."""
+        set_rate(self.optimizer, 0.0)
+        return [tensor.detach().clone() for tensor in self._moved()]
 
     @torch.no_grad()
     def _put_back(self, kept: Sequence[Tensor]) -> None:

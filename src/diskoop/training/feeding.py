@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diskoop.data.sequences import Indices, Sequences
+from diskoop.data.sequences import Indices, Sequences, mask_of
 
 SHARE = 0.5  # of the device's free memory that a set may take
 CHUNK = 256  # sequences on the way there at a time
@@ -34,31 +34,36 @@ Feed = Callable[[Iterable[Indices]], Iterator[Ready]]
 def feeder(data: Sequences, weight: Tensor) -> Feed:
     """What hands out the batches of `data` for a model with such a `weight`: its device itself, if all of it fits."""
     if weight.device.type == "cuda":
-        size = np.prod(data.shape) * (data.frames.itemsize if data.is_video else weight.itemsize)
-        if size < SHARE * torch.cuda.mem_get_info(weight.device)[0]:
+        one, _ = data.fetch(np.arange(1), weight.dtype)
+        if np.prod(data.shape) * one.element_size() < SHARE * torch.cuda.mem_get_info(weight.device)[0]:
             return Resident(data, weight)
     return partial(read_ahead, data, dtype=weight.dtype, pinned=weight.device.type == "cuda")
 
 
 class Resident:
-    """A set that lies on the device whole, as small as it is at rest."""
+    """A set that lies on the device whole; its batches are those that `read_ahead` would give."""
 
     def __init__(self, data: Sequences, weight: Tensor) -> None:
-        everyone = np.arange(len(data))
-        mask = data.mask
-        self.mask = None if mask is None else torch.from_numpy(mask).to(weight.device)
-        parts = []
-        for some in np.array_split(everyone, range(CHUNK, len(data), CHUNK)):
-            x, _ = data.fetch(some, weight.dtype)
-            padded = x.new_zeros(len(some), data.shape[1], *x.shape[2:])
-            padded[:, : x.shape[1]] = x
-            parts.append(padded.to(weight.device))
-        self.x = torch.cat(parts)
+        one, _ = data.fetch(np.arange(1), weight.dtype)
+        self.lengths = data.lengths
+        self.x = torch.zeros(data.shape, dtype=one.dtype, device=weight.device)
+        # Gathered as what has as many bits: indexing on CUDA knows no uint16.
+        self.bits = self.x.view(torch.int16) if self.x.dtype == torch.uint16 else self.x
+        for begin in range(0, len(data), CHUNK):
+            some, _ = data.fetch(np.arange(begin, min(begin + CHUNK, len(data))), weight.dtype)
+            self.x[begin : begin + len(some), : some.shape[1]] = some.to(weight.device)
 
     def __call__(self, batches: Iterable[Indices]) -> Iterator[Ready]:
         for indices in batches:
-            chosen = torch.from_numpy(indices).to(self.x.device)
-            yield Ready(indices, self.x[chosen], None if self.mask is None else self.mask[chosen], 0.0)
+            lengths = self.lengths[indices]
+            chosen, mask = self._sent(torch.from_numpy(indices)), mask_of(lengths)
+            x = self.bits[chosen, : int(lengths.max())].view(self.x.dtype)
+            yield Ready(indices, x, None if mask is None else self._sent(torch.from_numpy(mask)), 0.0)
+
+    def _sent(self, small: Tensor) -> Tensor:
+        """To the device, without waiting for what it is at."""
+        pinned = small.pin_memory() if self.x.is_cuda else small
+        return pinned.to(self.x.device, non_blocking=True)
 
 
 def read_ahead(
@@ -71,7 +76,9 @@ def read_ahead(
 
     def fetch(indices: Indices) -> tuple[Tensor, Tensor | None]:
         x, mask = data.fetch(indices, dtype)
-        return x.pin_memory() if pinned else x, mask
+        if pinned:
+            x, mask = x.pin_memory(), None if mask is None else mask.pin_memory()
+        return x, mask
 
     with ThreadPoolExecutor(1, "reader") as reader:
         coming = ((indices, reader.submit(fetch, indices)) for indices in batches)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from diskoop.training.checkpoint import (
 )
 from diskoop.training.estimate import Estimate, clock, estimate
 from diskoop.training.fast import FastStep, obstacle
-from diskoop.training.feeding import Ready, feeder
+from diskoop.training.feeding import Feed, Ready, feeder
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.progress import Bar, Reporter
 from diskoop.training.step import PlainStep, Step, Taken, adam
@@ -106,7 +107,6 @@ class Training:
         optimizer = adam(self.model, settings.train.lr, self.fabric.device)
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
         self.step = self._stepper()
-        self.feed = feeder(self.train_set, next(self.model.parameters()))
         self.noted = 0
         self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
         self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
@@ -117,6 +117,11 @@ class Training:
             "data": [fingerprint(part) for part in (self.train_set, self.val_set) if part is not None],
             "device": self.fabric.device.type,
         }
+
+    @cached_property
+    def feed(self) -> Feed:
+        """Opened by the first epoch, when all else that the device must hold is there."""
+        return feeder(self.train_set, next(self.model.parameters()))
 
     def save(self, folder: RunFolder | None = None) -> None:
         save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.origin)
@@ -132,6 +137,8 @@ class Training:
         say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.fabric.device}")
         for note in self.train_set.notes:
             say(note)
+        if self.fabric.device.type == "cuda" and (why := obstacle(self.settings, self.train_set)):
+            say(f"steps are not captured, which is slower: {why}")
         if self.state.step < self.total:
             say(f"{self.total - self.state.step} steps to go: {self.cost()}")
         with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
@@ -148,9 +155,9 @@ class Training:
         steps = self.total - self.state.step
         # A forward pass alone is about a third of a step.
         validations = len(self._validation_batches()) * steps / self.per_epoch / 3
-        some = self.train_set.fetch(np.arange(self.batch), next(self.model.parameters()).dtype)
-        self.network.train()
         weight = next(self.model.parameters())
+        some = self.train_set.fetch(np.arange(self.batch), weight.dtype)
+        self.network.train()
         if isinstance(self.step, FastStep):
             return self.step.rehearse(*some, steps + validations)
 
@@ -210,7 +217,8 @@ class Training:
         rate = learning_rate(self.settings.train, self.state.step, self.total)
         try:
             ended = self.step.take(ready.x, ready.mask, rate, self._generator(self.state.step))
-        except InputError as error:  # the data was sound when the run began, so it is the weights that are not
+        # The data was sound when the run began, so it is the weights that are not.
+        except (InputError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             raise self._diverged(self.state.step + 1, str(error)) from None
         self.state.step += 1
         return ended

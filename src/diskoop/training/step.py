@@ -54,7 +54,7 @@ class PlainStep:
         network: nn.Module,
         optimizer: torch.optim.Optimizer,
         data: Sequences,
-        clip: float | None = None,
+        clip: float | None,
     ) -> None:
         self.fabric, self.network, self.optimizer, self.data, self.clip = fabric, network, optimizer, data, clip
         self.weights = list(network.parameters())
@@ -64,7 +64,7 @@ class PlainStep:
         terms: Terms = self.network(*self.data.deliver(x, mask, self.weights[0]), generator)
         self.optimizer.zero_grad()
         self.fabric.backward(terms.total)
-        norm = clipped(self.weights, self.clip)
+        norm = clip_gradients(self.weights, self.clip)
         if torch.isfinite(norm + terms.total):  # else the weights stay what they were, for whoever looks into it
             self.optimizer.step()
         return [Taken({name: value.item() for name, value in terms._asdict().items()}, norm.item())]
@@ -73,8 +73,8 @@ class PlainStep:
         return []
 
 
-def clipped(weights: Iterable[Tensor], clip: float | None) -> Tensor:
-    """The norm of all gradients together, which are made shorter where it exceeds `clip`."""
+def clip_gradients(weights: Iterable[Tensor], clip: float | None) -> Tensor:
+    """Make all gradients together no longer than `clip`; how long they were."""
     weights = [weight for weight in weights if weight.grad is not None]
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])  # type: ignore[misc]
     if clip is not None:
