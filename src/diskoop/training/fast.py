@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -91,9 +91,10 @@ class FastStep:
         ended = self._ended()  # the step before: its last stage came before this one's first
         if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
             return ended
-        C = self._solve()
-        self.stages["predict"]()
-        self._find_spectrum(C)
+        with _one_thread() if self.on_cuda else nullcontext():
+            C = self._solve()
+            self.stages["predict"]()
+            self._find_spectrum(C)
         for name in ("cycle", "update"):
             if name in self.stages:
                 self.stages[name]()
@@ -254,6 +255,17 @@ class FastStep:
         """All that a step changes: weights, running statistics and what Adam remembers."""
         remembered = [tensor for weight in self.weights for tensor in self.optimizer.state.get(weight, {}).values()]
         return [*self.weights, *self.objective.buffers(), *remembered]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Matrices as small as operators are taken apart more slowly by many cores than by one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Shared:
