@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,10 @@ def test_what_was_measured_is_not_measured_again(series: Path, evaluated: dict[s
 def test_an_interrupted_evaluation_goes_on(series: Path, tmp_path: Path) -> None:
     shutil.copytree(series, tmp_path / "run", ignore=shutil.ignore_patterns("ledgers"))
     words = [sys.executable, "-m", "diskoop", "evaluate", "run", *BRIEFLY]
-    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    # Whoever runs the tests in the background may have them ignore Ctrl-C, and children inherit that.
+    hearing = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(words, cwd=tmp_path, preexec_fn=hearing, **pipes) as process:
         assert process.stderr is not None
         while "ours: one factor at a time" not in (line := process.stderr.readline()):
             assert line, "it ended too early"
