@@ -145,8 +145,7 @@ def stages_of(step: FastStep, take: Take, steps: int) -> dict[str, float]:
         return go
 
     step.stages = {name: watched(name, work) for name, work in step.stages.items()}
-    step._solve = timed("CPU: solve", step._solve)  # type: ignore[method-assign]
-    step._find_spectrum = timed("CPU: spectrum", step._find_spectrum)  # type: ignore[method-assign]
+    step.host = {name: timed(f"CPU: {name}", work) for name, work in step.host.items()}
     for _ in range(steps):
         take()
     torch.cuda.synchronize()

@@ -73,6 +73,11 @@ class KoopmanAutoencoder(nn.Module):
         x: Tensor = self.decoder(z) if mask is None else self.decoder(z, mask)
         return x
 
+    def decode_together(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Each of several latents (batch, time, k) decoded as if it were alone, in one pass; none is padded."""
+        frames: list[Tensor] = self.decoder.together(parts)  # type: ignore[operator]
+        return frames
+
     def forward(self, x: Tensor) -> Tensor:
         return self.decode(self.encode(x))
 

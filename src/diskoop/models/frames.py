@@ -1,8 +1,11 @@
 """image encoder and decoder"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from diskoop.errors import InputError
 from diskoop.settings import FRAME_SIZES
@@ -18,6 +21,48 @@ def block_channels(size: int, width: int) -> list[int]:
     return [width * min(2**i, 8) for i in range(halvings)]
 
 
+class Layers(nn.Sequential):
+    """Layers in their order, with what CUDA likes better than one after another."""
+
+    def forward(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
+        """Of a batch whose parts (of `sizes`, which add up to it) batch norm is to see as if each came alone."""
+        layers = iter(self)
+        for layer in layers:
+            if isinstance(layer, nn.BatchNorm2d):
+                x = _normed(x, layer, next(layers), sizes or [len(x)])
+            elif x.is_cuda and isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+                x = _convolved(x, layer)
+            else:
+                x = layer(x)
+        return x
+
+
+def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Sequence[int]) -> Tensor:
+    if x.is_cuda and norm.training and isinstance(activation, nn.LeakyReLU) and find_spec("triton"):
+        from diskoop.models.fused import norm_leaky
+
+        return norm_leaky(x, norm, activation.negative_slope, sizes)
+    parts = [activation(norm(part)) for part in x.split(list(sizes))]  # type: ignore[no-untyped-call]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
+    if torch.is_autocast_enabled("cuda") and find_spec("triton"):
+        from diskoop.models import narrow
+
+        if narrow.fits(layer):
+            return narrow.down(x, layer) if isinstance(layer, nn.Conv2d) else narrow.up(x, layer)
+    y: Tensor = layer(x)
+    return y
+
+
+def through_time(lstm: nn.LSTM, x: Tensor) -> Tensor:
+    """The outputs of `lstm`, never rounded: on CUDA autocast would take it to float16, whose range gradients leave."""
+    with torch.autocast(x.device.type, enabled=False):
+        y: Tensor = lstm(x.to(lstm.weight_ih_l0.dtype))[0]
+    return y
+
+
 class FrameEncoder(nn.Module):
     """(batch, time, channel, size, size) in [0, 1] -> (batch, time, k)."""
 
@@ -31,7 +76,7 @@ class FrameEncoder(nn.Module):
             layers += [nn.Conv2d(before, after, 4, 2, 1, bias=False), nn.BatchNorm2d(after), nn.LeakyReLU(0.2)]
             before = after
         layers += [nn.Conv2d(before, k, 4, 1, 0, bias=False), nn.BatchNorm2d(k), LATENT_ENDS[latent]()]
-        self.frames = nn.Sequential(*layers)
+        self.frames = Layers(*layers)
         self.time = nn.LSTM(k, k, batch_first=True)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -39,8 +84,7 @@ class FrameEncoder(nn.Module):
             wanted = ", ".join(map(str, self.expected))
             raise InputError(f"expected video (batch, time, {wanted}), got {tuple(x.shape)}")
         codes = of_real_frames(self.frames, x, mask).flatten(2)  # (batch, time, k)
-        z: Tensor = self.time(codes)[0]
-        return z
+        return through_time(self.time, codes)
 
 
 class FrameDecoder(nn.Module):
@@ -56,11 +100,27 @@ class FrameDecoder(nn.Module):
             layers += [up, nn.BatchNorm2d(after), nn.LeakyReLU(0.2)]
             before, stride, padding = after, 2, 1  # the first makes 1 x 1 into 4 x 4, the others double
         layers += [nn.ConvTranspose2d(before, channels, 4, 2, 1), nn.Sigmoid()]
-        self.frames = nn.Sequential(*layers)
+        self.frames = Layers(*layers)
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
-        codes = self.time(z)[0]  # (batch, time, h)
+        codes = through_time(self.time, z)  # (batch, time, h)
         return of_real_frames(self.frames, codes[..., None, None], mask)
+
+    def together(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """What `forward` makes of each of `parts`, in one pass."""
+        codes = of_each(self.time, parts)
+        sizes = [part[..., 0].numel() for part in codes]
+        frames = self.frames(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
+        return [x.unflatten(0, part.shape[:2]) for x, part in zip(frames.split(sizes), codes, strict=True)]
+
+
+def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of an LSTM for several batches (batch, time, ...) of unequal length, in one call."""
+    longest = max(part.shape[1] for part in parts)
+    # It looks back only, so what is added at the end changes nothing before it.
+    padded = [functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts]
+    outputs = through_time(time, torch.cat(padded)).split([len(part) for part in parts])
+    return [out[:, : part.shape[1]] for out, part in zip(outputs, parts, strict=True)]
 
 
 def of_real_frames(network: Callable[[Tensor], Tensor], x: Tensor, mask: Tensor | None) -> Tensor:

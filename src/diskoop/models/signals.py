@@ -1,8 +1,11 @@
 """audio and time-series encoder and decoder"""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from diskoop.errors import InputError
+from diskoop.models.frames import of_each, through_time
 
 
 class SignalEncoder(nn.Module):
@@ -16,8 +19,7 @@ class SignalEncoder(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if x.ndim != 3 or x.shape[-1] != self.features:
             raise InputError(f"expected a signal (batch, time, {self.features}), got {tuple(x.shape)}")
-        z: Tensor = self.time(x)[0]
-        return z
+        return through_time(self.time, x)
 
 
 class SignalDecoder(nn.Module):
@@ -33,5 +35,9 @@ class SignalDecoder(nn.Module):
         self.out = nn.Identity() if h is None else nn.Linear(h, features)
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
-        x: Tensor = self.out(self.time(z)[0])
+        x: Tensor = self.out(through_time(self.time, z))
         return x
+
+    def together(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """What `forward` makes of each of `parts`, in one pass through time."""
+        return [self.out(part) for part in of_each(self.time, parts)]

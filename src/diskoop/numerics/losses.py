@@ -58,6 +58,8 @@ def ball_around_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[T
 class SpectralTerms(NamedTuple):
     static: Tensor  # scalar, differentiable in C
     dynamic: Tensor  # scalar, differentiable in C
+    static_pull: Tensor  # d static / dC, (..., k, k); constant
+    dynamic_pull: Tensor  # d dynamic / dC
     spectrum: Spectrum  # constant
     chosen: Tensor  # (..., k) boolean: the static modes
 
@@ -76,13 +78,13 @@ def spectral_terms(
     """
     spectrum = Spectrum.of(C, order)
     chosen = spectrum.static(static)
-    mean = _EigenvalueMean.apply
-    return SpectralTerms(
-        mean(C, spectrum, chosen, static_penalty, clip),  # type: ignore[no-untyped-call]
-        mean(C, spectrum, ~chosen, dynamic_penalty, clip),  # type: ignore[no-untyped-call]
-        spectrum,
-        chosen,
+    values, pulls = zip(
+        _eigenvalue_mean(spectrum, chosen, static_penalty, clip),
+        _eigenvalue_mean(spectrum, ~chosen, dynamic_penalty, clip),
+        strict=True,
     )
+    linked = [_Linked.apply(C, value, pull) for value, pull in zip(values, pulls, strict=True)]  # type: ignore[no-untyped-call]
+    return SpectralTerms(*linked, *pulls, spectrum, chosen)
 
 
 def spectral_loss(
@@ -99,26 +101,31 @@ def spectral_loss(
     return terms.static + terms.dynamic
 
 
-class _EigenvalueMean(torch.autograd.Function):
-    """Mean of a penalty over some eigenvalues of C; no autograd through `eig`."""
+def _eigenvalue_mean(spectrum: Spectrum, mask: Tensor, penalty: Penalty, clip: float) -> tuple[Tensor, Tensor]:
+    """Mean of a penalty over some eigenvalues of an operator, and its gradient in the operator's entries."""
+    value, slope = penalty(spectrum.eigenvalues)
+    # The mean over each operator's own eigenvalues, then over the operators of a batch.
+    share = mask.to(value) / mask.sum(-1, keepdim=True).clamp_min(1) / mask[..., 0].numel()
+    return (share * value).sum(), _clipped(spectrum.pull(share * slope), clip)
+
+
+class _Linked(torch.autograd.Function):
+    """A value whose gradient in C is known; no autograd through `eig`."""
 
     @staticmethod
-    def forward(ctx: Any, C: Tensor, spectrum: Spectrum, mask: Tensor, penalty: Penalty, clip: float) -> Tensor:
-        value, slope = penalty(spectrum.eigenvalues)
-        # The mean over each operator's own eigenvalues, then over the operators of a batch.
-        share = mask.to(value) / mask.sum(-1, keepdim=True).clamp_min(1) / mask[..., 0].numel()
-        weighted = (share * slope).conj()
-        gradient = (spectrum.from_modes.mT @ (weighted.unsqueeze(-1) * spectrum.to_modes.mT)).real
-        ctx.gradient = _clipped(gradient, clip).to(C)
-        return (share * value).sum().to(C.dtype)
+    def forward(ctx: Any, C: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient.to(C)
+        return value.to(C.dtype)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return outer[0] * ctx.gradient, None, None, None, None
+        return outer[0] * ctx.gradient, None, None
 
 
 def _clipped(gradient: Tensor, norm: float) -> Tensor:
     """Each matrix of `gradient` (..., k, k) scaled down to at most `norm`; zero where it does not exist."""
+    if (torch.linalg.matrix_norm(gradient) <= norm).all():
+        return gradient
     largest = gradient.abs().amax((-2, -1), keepdim=True)
     exists = torch.isfinite(largest) & (largest > 0)
     unit = torch.where(exists, gradient / largest, 0.0)  # first to order one: squares of 1e200 overflow

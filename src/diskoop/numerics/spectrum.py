@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,11 +31,14 @@ def by_modulus(eigenvalues: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """C = to_modes diag(eigenvalues) from_modes. A conjugate pair stands together, positive imaginary part first."""
+    """C = to_modes diag(eigenvalues) from_modes. A conjugate pair stands together, positive imaginary part first.
+
+    A pair of eigenvectors v, conj(v) spans what Re v and Im v span, so a real basis says it all at a quarter of the work.
+    """
 
     eigenvalues: Tensor  # (..., k) complex128, in order
-    to_modes: Tensor  # (..., k, k) columns are eigenvectors of C
-    from_modes: Tensor  # (..., k, k) its inverse
+    basis: Tensor  # (..., k, k) float64: its columns are eigenvectors of C, or Re v and Im v side by side
+    dual: Tensor  # (..., k, k) its inverse
 
     @classmethod
     def of(cls, C: Tensor, order: Order = by_distance) -> "Spectrum":
@@ -51,10 +55,25 @@ class Spectrum:
         key = order(eigenvalues)
         key = torch.where(eigenvalues.imag < 0, key.roll(1, dims=-1), key)
         position = torch.argsort(key, dim=-1, stable=True)
-        eigenvalues = eigenvalues.gather(-1, position)
-        vectors = vectors.gather(-1, position.unsqueeze(-2).expand_as(vectors))
-        inverse, _ = torch.linalg.inv_ex(vectors)  # colliding eigenvalues: see `projector` and the losses
-        return cls(*(part.to(home) for part in (eigenvalues, vectors, inverse)))
+        basis = torch.where((eigenvalues.imag < 0).unsqueeze(-2), -vectors.imag, vectors.real)
+        basis = _columns(basis, position)
+        dual, _ = torch.linalg.inv_ex(basis)  # colliding eigenvalues: see `projector` and the losses
+        return cls(*(part.to(home) for part in (eigenvalues.gather(-1, position), basis, dual)))
+
+    @cached_property
+    def to_modes(self) -> Tensor:
+        """(..., k, k) complex: columns are eigenvectors of C."""
+        place, turn = torch.arange(self.k, device=self.basis.device), torch.sign(self.eigenvalues.imag)
+        real, imaginary = (place + step.long() for step in (turn.clamp(max=0), turn.clamp(min=0)))
+        return torch.complex(_columns(self.basis, real), turn.unsqueeze(-2) * _columns(self.basis, imaginary))
+
+    @cached_property
+    def from_modes(self) -> Tensor:
+        """(..., k, k) complex: the inverse of `to_modes`."""
+        # Twice the inverse of [Re v, Im v] in terms of v and conj(v).
+        share = torch.where(self.eigenvalues.imag == 0, 1.0, 0.5).unsqueeze(-1)
+        mirrored = Spectrum(self.eigenvalues, self.dual.mT, self.basis.mT)
+        return mirrored.to_modes.mH * share
 
     @property
     def k(self) -> int:
@@ -141,12 +160,20 @@ class Spectrum:
         if (selection != selection.gather(-1, self._partners)).any():
             raise InputError("this selection of modes cuts a conjugate pair: both halves belong to it, or none")
         self._require_basis()
-        # Column by column the selected halves are conjugates, so only rounding is left out by taking the real part.
-        return ((self.to_modes * selection.unsqueeze(-2)) @ self.from_modes).real
+        return (self.basis * selection.unsqueeze(-2)) @ self.dual
+
+    def pull(self, slope: Tensor) -> Tensor:
+        """(..., k, k): dL/dC where dL = Re(sum conj(slope) d eigenvalue), `slope` (..., k) in conjugate pairs.
+
+        This is Re(from_modes^T diag(conj(slope)) to_modes^T), written with real matrices.
+        """
+        rows = self.basis.mT
+        across = _columns(self.basis, self._partners).mT
+        return self.dual.mT @ (slope.real.unsqueeze(-1) * rows + slope.imag.unsqueeze(-1) * across)
 
     def _require_basis(self) -> None:
         """Refuse to divide latents among modes that are parallel: C is defective and such a basis does not exist."""
-        norms = torch.linalg.matrix_norm(self.to_modes) * torch.linalg.matrix_norm(self.from_modes)
+        norms = torch.linalg.matrix_norm(self.basis) * torch.linalg.matrix_norm(self.dual)
         condition = float(norms.amax())
         if not condition < 1e12:  # NaN included
             raise InputError(
@@ -167,3 +194,8 @@ class Spectrum:
         if outside := [index for index in chosen if not 0 <= index < self.k]:
             raise InputError(f"expected mode indices from 0 to {self.k - 1}, got {outside}")
         return chosen
+
+
+def _columns(matrix: Tensor, places: Tensor) -> Tensor:
+    """The columns of `matrix` (..., k, k) that stand at `places` (..., k)."""
+    return matrix.gather(-1, places.unsqueeze(-2).expand_as(matrix))

@@ -35,10 +35,10 @@ def obstacle(settings: Settings, data: Sequences) -> str | None:
 class FastStep:
     """Stages on the device, and linear algebra on the CPU while they run.
 
-    `encode` ends in the k x k sums that an operator is fitted on, which travel to the CPU. `reconstruct` needs no
-    operator and runs on, while the CPU solves for one. `predict` needs no eigenvalue and runs on, while the CPU finds
-    the spectrum, its pull on the operator and the static projector; `cycle` and `update` take those. A step's figures
-    are fetched during the next one, so the device never waits for a reader.
+    `encode` ends in the k x k sums that an operator is fitted on, which travel to the CPU and come back as one.
+    `decode` needs no eigenvalue and runs on, while the CPU finds the spectrum, its pull on the operator and the static
+    projector; `cycle` and `update` take those. A step's figures are fetched during the next one, so the device never
+    waits for a reader.
 
     On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
     same stages run as they are written.
@@ -64,13 +64,13 @@ class FastStep:
         self.spectral: dict[str, float] | None = None  # of the step that has not been told of yet
         self.stages: dict[str, Callable[[], None]] = {
             "encode": self._encode,
-            "reconstruct": self._reconstruct,
-            "predict": self._predict,
+            "decode": self._decode,
             "cycle": self._cycle,
             "update": self._update,
         }
         if not objective.settings.loss.cycle:
             del self.stages["cycle"]
+        self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
         self.captured = not self.on_cuda
 
     def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
@@ -85,19 +85,18 @@ class FastStep:
         self.stages["encode"]()
         if self.arrived is not None:
             self.arrived.record()
-        self.stages["reconstruct"]()
-        if self.arrived is not None:
             self.arrived.synchronize()
-        ended = self._ended()  # the step before: its last stage came before this one's first
-        if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
-            return ended
         with _one_thread() if self.on_cuda else nullcontext():
-            C = self._solve()
-            self.stages["predict"]()
-            self._find_spectrum(C)
+            self.host["solve"]()
+            self.stages["decode"]()
+            ended = self._ended()  # the step before: its last stage came before this one's first
+            if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
+                return ended
+            self.host["spectrum"]()
         for name in ("cycle", "update"):
             if name in self.stages:
                 self.stages[name]()
+        self._note_spectrum()
         return ended
 
     def rehearse(self, x: Tensor, mask: Tensor | None, steps: float) -> Estimate:
@@ -144,19 +143,15 @@ class FastStep:
         self.sums.send(self.pairs.detach())
         self.z_here = self.z.detach().requires_grad_()
 
-    def _reconstruct(self) -> None:
-        with self._precision():
-            self.rec = self.objective.reconstruction_error(self.z_here, self.x, self.mask, self.draws)
-        (self.objective.settings.loss.rec * self.rec).backward()  # type: ignore[no-untyped-call]
-
-    def _predict(self) -> None:
+    def _decode(self) -> None:
         self.C_here = self.solved.there[0].clone().requires_grad_()
         with self._precision():
             with full_precision(self.z_here):
                 ahead = self.z_here[:, :-1] @ self.C_here.to(self.z_here)
-            self.pred = self.objective.prediction_errors(self.z_here, ahead, self.x, self.mask)
-        (self.objective.settings.loss.pred * torch.stack(self.pred).sum()).backward()  # type: ignore[no-untyped-call]
-        self.back = torch.zeros_like(self.rec)
+            self.errors = self.objective.errors(self.z_here, ahead, self.x, self.mask, self.draws, together=True)
+        loss, (rec, pred_z, pred_x) = self.objective.settings.loss, self.errors
+        (loss.rec * rec + loss.pred * (pred_z + pred_x)).backward()  # type: ignore[no-untyped-call]
+        self.back = torch.zeros_like(rec)
 
     def _cycle(self) -> None:
         with self._precision():
@@ -171,32 +166,34 @@ class FastStep:
         torch.autograd.backward([self.z, self.pairs], [self.z_here.grad, pairs])
         norm = clip_gradients(self.weights, self.objective.settings.train.clip)
         self.optimizer.step()
-        told = (self.rec, *self.pred, self.back, norm)
+        told = (*self.errors, self.back, norm)
         self.figures.send(torch.stack([value.detach().double() for value in told]))
         if not self.on_cuda:
             self.optimizer.zero_grad()
 
     # --- on the CPU
 
-    def _solve(self) -> Tensor:
+    def _solve(self) -> None:
         (past, cross), ridge = self.sums.here, self.objective.settings.model.ridge
         require_solvable(past, cross, ridge)
         system, _ = ridge_system(past, ridge)
-        C: Tensor = torch.linalg.solve(system, cross)
-        self.solved.give(torch.stack([C, torch.linalg.inv(system)]))
-        return C
+        self.solved.give(torch.linalg.solve(system, cross), torch.linalg.inv(system))
 
-    def _find_spectrum(self, C: Tensor) -> None:
+    def _find_spectrum(self) -> None:
         loss = self.objective.settings.loss
-        C.requires_grad_()
-        spectral = self.objective.spectral(C)
-        (pull,) = torch.autograd.grad(loss.eig * (loss.stat * spectral.static + loss.dyn * spectral.dynamic), C)
-        static = spectral.spectrum.projector(spectral.chosen) if loss.cycle else torch.zeros_like(pull)
-        self.found.give(torch.stack([pull, static]))
-        gap, radius = spectral.spectrum.extent(spectral.chosen)
-        named = {"stat": spectral.static, "dyn": spectral.dynamic, "static_gap": gap, "dynamic_radius": radius}
+        found = self.objective.spectral(self.solved.here[0])
+        pull = loss.eig * (loss.stat * found.static_pull + loss.dyn * found.dynamic_pull)
+        static = found.spectrum.projector(found.chosen) if loss.cycle else torch.zeros_like(pull)
+        self.found.give(pull, static)
+        self.seen = found
+
+    def _note_spectrum(self) -> None:
+        """What the figures say of the spectrum, while the device is busy."""
+        seen = self.seen
+        gap, radius = seen.spectrum.extent(seen.chosen)
+        named = {"stat": seen.static, "dyn": seen.dynamic, "static_gap": gap, "dynamic_radius": radius}
         named["rank"] = rank_of(self.sums.here[0])
-        self.spectral = {name: float(value.detach()) for name, value in named.items()}
+        self.spectral = {name: float(value) for name, value in named.items()}
 
     # --- around them
 
@@ -225,7 +222,7 @@ class FastStep:
                 self._run(torch.Generator(self.device))
                 self.optimizer.zero_grad()
         # What hangs on the last rehearsal would tie the recording to it.
-        for name in ("x", "z", "pairs", "z_here", "C_here", "rec", "pred", "back"):
+        for name in ("x", "z", "pairs", "z_here", "C_here", "errors", "back"):
             delattr(self, name)
         self.draws.refill(torch.Generator(self.device))
         for name, work in list(self.stages.items()):
@@ -279,9 +276,10 @@ class _Shared:
         """From the device."""
         self.here.copy_(value, non_blocking=True)
 
-    def give(self, value: Tensor) -> None:
+    def give(self, *values: Tensor) -> None:
         """To the device. What was given before has long arrived: its step's sums came back after it."""
-        self.here.copy_(value)
+        for place, value in zip(self.here, values, strict=True):
+            place.copy_(value)
         self.there.copy_(self.here, non_blocking=True)
 
 

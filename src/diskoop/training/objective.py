@@ -70,8 +70,7 @@ class Objective(nn.Module):
         z = self.latents(x, mask, uniform)
         operator = self.model.fit(z, mask)
         spectral = self.spectral(operator.matrix)
-        rec = self.reconstruction_error(z, x, mask, uniform)
-        pred_z, pred_x = self.prediction_errors(z, self.model.predict(z, operator), x, mask)
+        rec, pred_z, pred_x = self.errors(z, self.model.predict(z, operator), x, mask, uniform)
         cycle = torch.zeros_like(rec)
         if self.settings.loss.cycle:
             cycle = self.cycle(z, Factor.from_modes("static", spectral.spectrum, spectral.chosen), mask)
@@ -86,14 +85,20 @@ class Objective(nn.Module):
         amount = self.settings.model.noise
         return z + amount * uniform(z.shape, z) if self.training and amount else z
 
-    def reconstruction_error(self, z: Tensor, x: Tensor, mask: Tensor | None, uniform: Uniform) -> Tensor:
-        return self._distance(self.model.decode(self._dropped(z, uniform), mask), x, mask)
+    def errors(
+        self, z: Tensor, ahead: Tensor, x: Tensor, mask: Tensor | None, uniform: Uniform, together: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of what is decoded; of `ahead`, the operator's word on frames 2 to time, as latents and as frames.
 
-    def prediction_errors(self, z: Tensor, ahead: Tensor, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Of `ahead`, the operator's word on frames 2 to time, as latents and as frames."""
+        Decoded `together` it is the same in one pass, which takes more memory and no masks for video.
+        """
         later = None if mask is None else mask[:, :-1] & mask[:, 1:]
-        pred_z = self._distance(ahead, z[:, 1:], later)
-        return pred_z, self._distance(self.model.decode(ahead, later), x[:, 1:], later)
+        dropped = self._dropped(z, uniform)
+        if together:
+            now, then = self.model.decode_together([dropped, ahead])
+        else:
+            now, then = self.model.decode(dropped, mask), self.model.decode(ahead, later)
+        return self._distance(now, x, mask), self._distance(ahead, z[:, 1:], later), self._distance(then, x[:, 1:], later)
 
     def spectral(self, C: Tensor) -> SpectralTerms:
         choice = self.settings.spectrum
