@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 WIDEST = 128  # channels that a program holds
 PIXELS = 128  # of the map, in a program
+WARPS = 4
 PROGRAMS = 264  # that share the pixels of a map between them when all are added up
 
 
@@ -97,7 +98,7 @@ def _shape(x: Tensor, weight: Tensor) -> tuple[int, ...]:
 def _tiles(weight: Tensor) -> dict[str, int]:
     wide, narrow, *_ = weight.shape
     powers = {"TAPS": 16 * triton.next_power_of_2(narrow), "WIDE": max(16, triton.next_power_of_2(wide))}
-    return powers | {"PIXELS": PIXELS}
+    return powers | {"PIXELS": PIXELS, "num_warps": WARPS}
 
 
 @triton.jit
@@ -110,12 +111,14 @@ def _split(pixel, height, width):  # type: ignore[no-untyped-def]
 def _patches(x, pixel, inside, height, width, narrow, sn, sc, sh, sw, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
     """(pixels, taps): what of the frames each pixel of the map sees; a tap is (narrow, row, column)."""
     tap = tl.arange(0, TAPS)
+    colour, i, j = tap // 16, tap // 4 % 4, tap % 4
     frame, row, column = _split(pixel, height, width)
-    down = 2 * row[:, None] - 1 + (tap // 4 % 4)[None, :]
-    across = 2 * column[:, None] - 1 + (tap % 4)[None, :]
-    there = inside[:, None] & (down >= 0) & (down < 2 * height) & (across >= 0) & (across < 2 * width)
-    place = frame[:, None].to(tl.int64) * sn + (tap // 16)[None, :] * sc + down * sh + across * sw
-    return tl.load(x + place, there & (tap < 16 * narrow)[None, :], 0.0)
+    # Only the first and the last row and column see beyond the frame.
+    down = ((row > 0)[:, None] | (i > 0)[None, :]) & ((row < height - 1)[:, None] | (i < 3)[None, :])
+    across = ((column > 0)[:, None] | (j > 0)[None, :]) & ((column < width - 1)[:, None] | (j < 3)[None, :])
+    there = down & across & inside[:, None] & (colour < narrow)[None, :]
+    first = x + frame.to(tl.int64) * sn + (2 * row - 1) * sh + (2 * column - 1) * sw
+    return tl.load(first[:, None] + (colour * sc + i * sh + j * sw)[None, :], there, 0.0)
 
 
 @triton.jit
@@ -129,8 +132,8 @@ def _gather(
     known = (tap < 16 * narrow) & (channel < wide)
     weights = tl.load(weight + channel * 16 * narrow + tap, known, 0.0).to(seen.dtype)
     out = tl.dot(seen, weights)
-    place = pixel[:, None].to(tl.int64) * wide + channel
-    tl.store(y + place, out, (pixel < pixels)[:, None] & (channel < wide))
+    first = y + pixel.to(tl.int64) * wide
+    tl.store(first[:, None] + channel, out, (pixel < pixels)[:, None] & (channel < wide))
 
 
 @triton.jit
@@ -149,8 +152,8 @@ def _scatter(
     for neighbour in tl.static_range(9):
         dy, dx = neighbour // 3 - 1, neighbour % 3 - 1
         near = (pixel < pixels) & (row + dy >= 0) & (row + dy < height) & (column + dx >= 0) & (column + dx < width)
-        place = (pixel + dy * width + dx)[:, None].to(tl.int64) * wide + channel[None, :]
-        told = tl.load(y + place, near[:, None] & (channel < wide)[None, :], 0.0)
+        first = y + (pixel + dy * width + dx).to(tl.int64) * wide
+        told = tl.load(first[:, None] + channel[None, :], near[:, None] & (channel < wide)[None, :], 0.0)
         i, j = 1 + lower - 2 * dy, 1 + right - 2 * dx
         heard = (i >= 0) & (i < 4) & (j >= 0) & (j < 4) & (colour < narrow)
         tap = colour * 16 + i * 4 + j
@@ -158,9 +161,8 @@ def _scatter(
         weights = tl.load(weight + channel[:, None] * 16 * narrow + tap[None, :], known, 0.0).to(told.dtype)
         total += tl.dot(told, weights)
     total += tl.load(bias + colour, colour < narrow, 0.0)[None, :]
-    place = frame[:, None].to(tl.int64) * sn + colour[None, :] * sc
-    place += (2 * row[:, None] + lower[None, :]) * sh + (2 * column[:, None] + right[None, :]) * sw
-    tl.store(x + place, total, (pixel < pixels)[:, None] & (colour < narrow)[None, :])
+    first = x + frame.to(tl.int64) * sn + 2 * row * sh + 2 * column * sw
+    tl.store(first[:, None] + (colour * sc + lower * sh + right * sw)[None, :], total, (pixel < pixels)[:, None] & (colour < narrow)[None, :])
 
 
 @triton.jit
@@ -174,8 +176,8 @@ def _correlate(
     for at in range(program * PIXELS, pixels, programs * PIXELS):
         pixel = at + tl.arange(0, PIXELS)
         seen = _patches(x, pixel, pixel < pixels, height, width, narrow, sn, sc, sh, sw, TAPS)
-        place = pixel[:, None].to(tl.int64) * wide + channel[None, :]
-        told = tl.load(y + place, (pixel < pixels)[:, None] & (channel < wide)[None, :], 0.0)
+        first = y + pixel.to(tl.int64) * wide
+        told = tl.load(first[:, None] + channel[None, :], (pixel < pixels)[:, None] & (channel < wide)[None, :], 0.0)
         total += tl.dot(tl.trans(seen), told)
     tap = tl.arange(0, TAPS)
     place = (program * wide + channel[None, :]) * 16 * narrow + tap[:, None]

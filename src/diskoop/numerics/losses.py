@@ -78,11 +78,7 @@ def spectral_terms(
     """
     spectrum = Spectrum.of(C, order)
     chosen = spectrum.static(static)
-    values, pulls = zip(
-        _eigenvalue_mean(spectrum, chosen, static_penalty, clip),
-        _eigenvalue_mean(spectrum, ~chosen, dynamic_penalty, clip),
-        strict=True,
-    )
+    values, pulls = _eigenvalue_means(spectrum, chosen, static_penalty, dynamic_penalty, clip)
     linked = [_Linked.apply(C, value, pull) for value, pull in zip(values, pulls, strict=True)]  # type: ignore[no-untyped-call]
     return SpectralTerms(*linked, *pulls, spectrum, chosen)
 
@@ -101,12 +97,17 @@ def spectral_loss(
     return terms.static + terms.dynamic
 
 
-def _eigenvalue_mean(spectrum: Spectrum, mask: Tensor, penalty: Penalty, clip: float) -> tuple[Tensor, Tensor]:
-    """Mean of a penalty over some eigenvalues of an operator, and its gradient in the operator's entries."""
-    value, slope = penalty(spectrum.eigenvalues)
-    # The mean over each operator's own eigenvalues, then over the operators of a batch.
-    share = mask.to(value) / mask.sum(-1, keepdim=True).clamp_min(1) / mask[..., 0].numel()
-    return (share * value).sum(), _clipped(spectrum.pull(share * slope), clip)
+def _eigenvalue_means(
+    spectrum: Spectrum, chosen: Tensor, static: Penalty, dynamic: Penalty, clip: float
+) -> tuple[Tensor, Tensor]:
+    """(2,) the mean of one penalty over the `chosen` eigenvalues and of another over the others; their gradients in C.
+
+    The mean over each operator's own eigenvalues, then over the operators of a batch.
+    """
+    values, slopes = (torch.stack(both) for both in zip(*(f(spectrum.eigenvalues) for f in (static, dynamic)), strict=True))
+    masks = torch.stack((chosen, ~chosen)).to(values)  # (2, ..., k)
+    shares = masks / (masks.sum(-1, keepdim=True).clamp_min(1) * chosen[..., 0].numel())
+    return (shares * values).flatten(1).sum(1), _clipped(spectrum.pull(shares * slopes), clip)
 
 
 class _Linked(torch.autograd.Function):

@@ -118,6 +118,15 @@ def ridge_system(past: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     return past + added[..., None, None] * torch.eye(past.shape[-1], dtype=past.dtype, device=past.device), added
 
 
+def ridge_solution(past: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """The operator of these sums, and the inverse of the system it solves; both (k, k)."""
+    require_solvable(past, cross, ridge)
+    system, _ = ridge_system(past, ridge)
+    k = len(past)
+    both: Tensor = torch.linalg.solve(system, torch.cat([cross, torch.eye(k, dtype=past.dtype)], 1))
+    return both[:, :k], both[:, k:]
+
+
 def ridge_gradient(gradient: Tensor, C: Tensor, inverse: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     """dL/dpast and dL/dcross of the operator C that solves a ridge system, from dL/dC and the system's `inverse`."""
     cross = inverse @ gradient  # the system is symmetric

@@ -12,7 +12,7 @@ from torch import Tensor
 from diskoop.data.sequences import Sequences
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
-from diskoop.numerics.operator import pair_sums, rank_of, require_solvable, ridge_gradient, ridge_system
+from diskoop.numerics.operator import pair_sums, rank_of, ridge_gradient, ridge_solution
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
 from diskoop.training.objective import Objective, Terms
@@ -171,14 +171,13 @@ class FastStep:
         if not self.on_cuda:
             self.optimizer.zero_grad()
 
-    # --- on the CPU
+    # --- on the CPU, where tensors that autograd may forget are quicker to make
 
+    @torch.inference_mode()
     def _solve(self) -> None:
-        (past, cross), ridge = self.sums.here, self.objective.settings.model.ridge
-        require_solvable(past, cross, ridge)
-        system, _ = ridge_system(past, ridge)
-        self.solved.give(torch.linalg.solve(system, cross), torch.linalg.inv(system))
+        self.solved.give(*ridge_solution(*self.sums.here, self.objective.settings.model.ridge))
 
+    @torch.inference_mode()
     def _find_spectrum(self) -> None:
         loss = self.objective.settings.loss
         found = self.objective.spectral(self.solved.here[0])
@@ -187,6 +186,7 @@ class FastStep:
         self.found.give(pull, static)
         self.seen = found
 
+    @torch.inference_mode()
     def _note_spectrum(self) -> None:
         """What the figures say of the spectrum, while the device is busy."""
         seen = self.seen
