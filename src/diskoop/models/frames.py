@@ -50,7 +50,7 @@ def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     if torch.is_autocast_enabled("cuda") and find_spec("triton"):
         from diskoop.models import narrow
 
-        if narrow.fits(layer):
+        if narrow.fits(layer, x):
             return narrow.down(x, layer) if isinstance(layer, nn.Conv2d) else narrow.up(x, layer)
     y: Tensor = layer(x)
     return y

@@ -18,11 +18,11 @@ WARPS = 4
 PROGRAMS = 264  # that share the pixels of a map between them when all are added up
 
 
-def fits(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
-    """Whether `layer` is one of these convolutions."""
+def fits(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor) -> bool:
+    """Whether `layer` is one of these convolutions, and `x` small enough for 32 bits to count what it makes."""
     wide, narrow, *_ = layer.weight.shape
     geometry = (layer.kernel_size, layer.stride, layer.padding) == ((4, 4), (2, 2), (1, 1))
-    return geometry and narrow <= 4 and wide <= WIDEST
+    return geometry and narrow <= 4 and wide <= WIDEST and x.numel() * max(4 * narrow, wide) < 2**31
 
 
 def down(x: Tensor, layer: nn.Conv2d) -> Tensor:
@@ -117,8 +117,8 @@ def _patches(x, pixel, inside, height, width, narrow, sn, sc, sh, sw, TAPS: tl.c
     down = ((row > 0)[:, None] | (i > 0)[None, :]) & ((row < height - 1)[:, None] | (i < 3)[None, :])
     across = ((column > 0)[:, None] | (j > 0)[None, :]) & ((column < width - 1)[:, None] | (j < 3)[None, :])
     there = down & across & inside[:, None] & (colour < narrow)[None, :]
-    first = x + frame.to(tl.int64) * sn + (2 * row - 1) * sh + (2 * column - 1) * sw
-    return tl.load(first[:, None] + (colour * sc + i * sh + j * sw)[None, :], there, 0.0)
+    first = frame * sn + (2 * row - 1) * sh + (2 * column - 1) * sw
+    return tl.load(x + (first[:, None] + (colour * sc + i * sh + j * sw)[None, :]), there, 0.0)
 
 
 @triton.jit
@@ -132,8 +132,7 @@ def _gather(
     known = (tap < 16 * narrow) & (channel < wide)
     weights = tl.load(weight + channel * 16 * narrow + tap, known, 0.0).to(seen.dtype)
     out = tl.dot(seen, weights)
-    first = y + pixel.to(tl.int64) * wide
-    tl.store(first[:, None] + channel, out, (pixel < pixels)[:, None] & (channel < wide))
+    tl.store(y + (pixel[:, None] * wide + channel), out, (pixel < pixels)[:, None] & (channel < wide))
 
 
 @triton.jit
@@ -152,8 +151,8 @@ def _scatter(
     for neighbour in tl.static_range(9):
         dy, dx = neighbour // 3 - 1, neighbour % 3 - 1
         near = (pixel < pixels) & (row + dy >= 0) & (row + dy < height) & (column + dx >= 0) & (column + dx < width)
-        first = y + (pixel + dy * width + dx).to(tl.int64) * wide
-        told = tl.load(first[:, None] + channel[None, :], near[:, None] & (channel < wide)[None, :], 0.0)
+        place = (pixel + dy * width + dx)[:, None] * wide + channel[None, :]
+        told = tl.load(y + place, near[:, None] & (channel < wide)[None, :], 0.0)
         i, j = 1 + lower - 2 * dy, 1 + right - 2 * dx
         heard = (i >= 0) & (i < 4) & (j >= 0) & (j < 4) & (colour < narrow)
         tap = colour * 16 + i * 4 + j
@@ -161,8 +160,8 @@ def _scatter(
         weights = tl.load(weight + channel[:, None] * 16 * narrow + tap[None, :], known, 0.0).to(told.dtype)
         total += tl.dot(told, weights)
     total += tl.load(bias + colour, colour < narrow, 0.0)[None, :]
-    first = x + frame.to(tl.int64) * sn + 2 * row * sh + 2 * column * sw
-    tl.store(first[:, None] + (colour * sc + lower * sh + right * sw)[None, :], total, (pixel < pixels)[:, None] & (colour < narrow)[None, :])
+    place = (frame * sn + 2 * row * sh + 2 * column * sw)[:, None] + (colour * sc + lower * sh + right * sw)[None, :]
+    tl.store(x + place, total, (pixel < pixels)[:, None] & (colour < narrow)[None, :])
 
 
 @triton.jit
@@ -176,8 +175,7 @@ def _correlate(
     for at in range(program * PIXELS, pixels, programs * PIXELS):
         pixel = at + tl.arange(0, PIXELS)
         seen = _patches(x, pixel, pixel < pixels, height, width, narrow, sn, sc, sh, sw, TAPS)
-        first = y + pixel.to(tl.int64) * wide
-        told = tl.load(first[:, None] + channel[None, :], (pixel < pixels)[:, None] & (channel < wide)[None, :], 0.0)
+        told = tl.load(y + (pixel[:, None] * wide + channel[None, :]), (pixel < pixels)[:, None] & (channel < wide)[None, :], 0.0)
         total += tl.dot(tl.trans(seen), told)
     tap = tl.arange(0, TAPS)
     place = (program * wide + channel[None, :]) * 16 * narrow + tap[:, None]
