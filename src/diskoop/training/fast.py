@@ -71,6 +71,7 @@ class FastStep:
         }
         if not objective.settings.loss.cycle:
             del self.stages["cycle"]
+        self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
         self.captured = not self.on_cuda
 
     def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
@@ -92,9 +93,9 @@ class FastStep:
         if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
             return ended
         with _one_thread() if self.on_cuda else nullcontext():
-            C = self._solve()
+            self.host["solve"]()
             self.stages["predict"]()
-            self._find_spectrum(C)
+            self.host["spectrum"]()
         for name in ("cycle", "update"):
             if name in self.stages:
                 self.stages[name]()
@@ -178,17 +179,15 @@ class FastStep:
 
     # --- on the CPU
 
-    def _solve(self) -> Tensor:
+    def _solve(self) -> None:
         (past, cross), ridge = self.sums.here, self.objective.settings.model.ridge
         require_solvable(past, cross, ridge)
         system, _ = ridge_system(past, ridge)
-        C: Tensor = torch.linalg.solve(system, cross)
-        self.solved.give(torch.stack([C, torch.linalg.inv(system)]))
-        return C
+        self.C: Tensor = torch.linalg.solve(system, cross)
+        self.solved.give(torch.stack([self.C, torch.linalg.inv(system)]))
 
-    def _find_spectrum(self, C: Tensor) -> None:
-        loss = self.objective.settings.loss
-        C.requires_grad_()
+    def _find_spectrum(self) -> None:
+        loss, C = self.objective.settings.loss, self.C.requires_grad_()
         spectral = self.objective.spectral(C)
         (pull,) = torch.autograd.grad(loss.eig * (loss.stat * spectral.static + loss.dyn * spectral.dynamic), C)
         static = spectral.spectrum.projector(spectral.chosen) if loss.cycle else torch.zeros_like(pull)
