@@ -27,7 +27,8 @@ from diskoop.training.loop import frozen_operator
 SIZES = (20, 40, 80, 160, 320)  # k
 PAIRS, FRAMES = 224, 8  # of neighbouring frames in a batch of the paper's Sprites, and frames of each clip
 STATIC, RADIUS, RIDGE = 8, 0.5, 1e-9
-CLIPS = {"cuda": 2048, "cpu": 128}  # to load, and to take apart
+LOADED = {"cuda": 4096, "cpu": 512}  # clips
+CLIPS = {"cuda": 2048, "cpu": 128}  # to take apart
 CLASSES = {"skin": 6, "pants": 6, "top": 6, "hair": 6, "action": 9}  # of Sprites
 
 Way = Callable[[Tensor], Tensor]
@@ -72,10 +73,17 @@ SOLVERS: dict[str, Way] = {"pseudo-inverse": by_pseudo_inverse, "SVD": by_svd, "
 
 
 def latents(k: int, device: torch.device) -> Tensor:
-    """(batch, FRAMES, k): a batch of the paper's Sprites, or a larger one where that has less than two pairs for k."""
+    """(batch, FRAMES, k): a batch of the paper's Sprites, or a larger one where that has less than two pairs for k.
+
+    They follow an operator with eigenvalues all over a disc, and are jostled on the way.
+    """
     batch = -(-max(PAIRS, 2 * k) // (FRAMES - 1))
     random = torch.Generator().manual_seed(k)
-    return torch.randn(batch, FRAMES, k, generator=random).to(device)
+    C = 0.9 * torch.randn(k, k, generator=random) / k**0.5
+    z = [torch.randn(batch, k, generator=random)]
+    for _ in range(FRAMES - 1):
+        z.append(z[-1] @ C + 0.3 * torch.randn(batch, k, generator=random))
+    return torch.stack(z, 1).to(device)
 
 
 def solvers(setup: Setup, sizes: Sequence[int] = SIZES) -> Iterator[Table]:
@@ -154,11 +162,11 @@ def loader(setup: Setup, case: Case = SPRITES, count: int | None = None) -> Iter
     """Batches that reach the device out of its own memory and out of a file, beside those that a step takes."""
     device, batch = setup.device, case.settings.train.batch
     case = case.on(device, usual_precision(device)[1])
-    data = noise(case, count or CLIPS[device.type] * 4)
+    data = noise(case, count or LOADED[device.type])
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(data))
     batches = [order[at : at + batch] for at in range(0, len(order) - batch + 1, batch)]
     weight = torch.zeros(1, device=device)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a mapped file may have to stay
         streamed = _on_disk(data, Path(folder) / "noise.npy")
         pinned = device.type == "cuda"
         feeds: dict[str, Feed] = {
@@ -167,7 +175,6 @@ def loader(setup: Setup, case: Case = SPRITES, count: int | None = None) -> Iter
         }
         takes: dict[str, Take] = {name: partial(_drain, feed, batches, device) for name, feed in feeds.items()}
         found = take_turns(takes, setup, "loading")
-        del streamed  # a mapped file cannot be deleted everywhere
     few = data.select(np.arange(batch))
     (step,) = take_turns({"step": taking(our_step(case, few, device), case, few, device)}, setup, "a step").values()
     sequences = {name: 1000 * len(batches) * batch / span.ms for name, span in found.items()}

@@ -89,6 +89,7 @@ def built(build: Callable[[], Take], device: torch.device) -> tuple[Take, dict[s
     Graphs take theirs when they are captured, so building counts. What lay on the device before does not.
     """
     tidy(device)
+    finish(device)  # also wakes it up, before which it counts nothing
     on_cuda = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if on_cuda else 0
     if on_cuda:
