@@ -12,7 +12,7 @@ VIDEO = Case(
     Settings.of(
         {
             "model": {"k": 6, "h": 7, "width": 4, "dropout": 0.0, "ridge": 1e-12},
-            "spectrum": {"static": 2},
+            "spectrum": {"static": 2, "radius": 0.01},
             "train": {"batch": 4},
         }
     ),

@@ -88,23 +88,28 @@ def latents(k: int, device: torch.device) -> Tensor:
 
 def solvers(setup: Setup, sizes: Sequence[int] = SIZES) -> Iterator[Table]:
     """Operators and their spectra, each with its gradient, as k grows."""
+    on_cuda = setup.device.type == "cuda"
+    # Many threads meet so often over so small a matrix that a busy machine makes any way look forty times as slow.
+    with nullcontext() if on_cuda else _one_thread():
+        found = [_solvers_at(k, setup) for k in sizes]
+    operators, spectra = ([row for rows in part for row in rows] for part in zip(*found, strict=True))
+    where = "ours on the CPU in one thread" if on_cuda else "all in one thread"
+    note = "the latents are float32; ours computes in float64, the others in what they are given"
+    yield Table(f"operator C and its gradient, {PAIRS} pairs of latents or 2k; {where}", operators, note)
+    yield Table(f"spectral loss and its gradient: autograd through eigenvalues, or closed form; {where}", spectra, note)
+
+
+def _solvers_at(k: int, setup: Setup) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of both tables."""
     ways = SOLVERS | ({"ours, on the CPU": by_gram_on_the_cpu} if setup.device.type == "cuda" else {})
-    rows, spectra = [], []
-    for k in sizes:
-        z = latents(k, setup.device)
-        truth = by_pseudo_inverse(z.double().cpu())
-        rows += _solved(k, z, ways, truth, setup)
-        # Whole pairs, or the two losses mean different eigenvalues.
-        static = int(Spectrum.of(truth).static(STATIC).sum())
-        theirs: Way = partial(paper_spectral_loss, static=static, radius=RADIUS)
-        ours: Way = partial(_closed_form, static=static)
-        known = _gradient(theirs, truth)
-        named = {"eigvals, autograd": theirs, "ours, on the CPU": ours}
-        spectra += _spectra(k, truth.to(z), named, known, setup)
-    yield Table(f"operator C and its gradient, {PAIRS} pairs of latents or 2k", rows)
-    yield Table(
-        "spectral loss and its gradient: through eigenvalues on the device, or in closed form on the CPU", spectra
-    )
+    z = latents(k, setup.device)
+    truth = by_pseudo_inverse(z.double().cpu())
+    # Whole pairs, or the two losses mean different eigenvalues.
+    static = int(Spectrum.of(truth).static(STATIC).sum())
+    theirs: Way = partial(paper_spectral_loss, static=static, radius=RADIUS)
+    ours: Way = partial(_closed_form, static=static)
+    spectra = _spectra(k, truth.to(z), {"eigvals": theirs, "ours, on the CPU": ours}, _gradient(theirs, truth), setup)
+    return _solved(k, z, ways, truth, setup), spectra
 
 
 def _closed_form(C: Tensor, static: int) -> Tensor:
