@@ -1,6 +1,7 @@
 """`diskoop bench`: every section in one JSON object, a table for people, one sentence for bad input."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from diskoop.bench import pieces, steps
+from diskoop.errors import InputError
 from diskoop.interfaces.benching import SECTIONS, Section, bench
 from tests.bench.small import SMALL, VIDEO
 from tests.interfaces.test_cli import diskoop
@@ -56,24 +58,32 @@ def test_the_command_ends_with_its_numbers(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
+WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
+
+
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("asked", "sentence"),
     [
-        (["stepps"], "unknown section 'stepps'; did you mean 'steps'?"),
-        (["steps", "wheels"], "unknown section 'wheels'; choose one of growth, inference, loader"),
-        (["--turns", "0"], "expected --turns of 1 or more, got 0"),
-        (["--steps", "-3"], "expected --steps of 1 or more, got -3"),
-        (["--device", "gpu"], "expected --device to be auto or one that this machine has (cpu"),
-        pytest.param(
-            ["steps", "--device", "cuda"],
-            "(cpu), got 'cuda'",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here"),
-        ),
+        ((["stepps"], "cpu", None, None), "unknown section 'stepps'; did you mean 'steps'?"),
+        ((["steps", "wheels"], "cpu", None, None), "unknown section 'wheels'; choose one of growth, inference, loader"),
+        (([], "cpu", 0, None), "expected --turns of 1 or more, got 0"),
+        (([], "cpu", None, -3), "expected --steps of 1 or more, got -3"),
+        (([], "gpu", None, None), "expected --device to be auto or one that this machine has (cpu"),
+        pytest.param(([], "cuda", None, None), "(cpu), got 'cuda'", marks=WITHOUT_CUDA),
     ],
 )
-def test_bad_input_is_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
-    answer = diskoop("bench", *words, cwd=tmp_path)
-    assert answer.returncode == 2
-    assert sentence in answer.stderr
-    assert len(answer.stderr.splitlines()) == 1
-    assert answer.stdout == ""
+def test_what_cannot_be_measured_is_said_before_anything_is(
+    asked: tuple[list[str], str, int | None, int | None], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        bench(*asked)
+    assert capsys.readouterr().out == ""
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    for words in (["stepps"], ["solvers", "--turns", "0"]):
+        answer = diskoop("bench", *words, cwd=tmp_path)
+        assert answer.returncode == 2
+        assert repr(words[0]) in answer.stderr or "got 0" in answer.stderr
+        assert len(answer.stderr.splitlines()) == 1
+        assert answer.stdout == ""
