@@ -456,6 +456,29 @@ def reproduce(
     _written(files, results.as_json(), as_json)
 
 
+@app.command()
+def bench(
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SECTION]...", help="steps, shares, solvers, growth, loader, inference; by default all."
+        ),
+    ] = None,
+    device: Device = "auto",
+    turns: Annotated[int | None, typer.Option(help="Of every way; by default 5 on CUDA, 3 elsewhere.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="In a turn; by default as many as take a quarter of a second.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how fast it is here: training steps and their parts, solvers, loading, inference (minutes)."""
+    from diskoop.interfaces import benching
+
+    facts = benching.bench(sections or [], device, turns, steps)
+    if as_json:
+        print(json.dumps(facts))
+
+
 def _wishes(
     repeats: int | None, limit: int | None, moves: str | None, who: str | None, beside: bool, seed: int
 ) -> "Wishes":

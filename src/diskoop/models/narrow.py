@@ -22,7 +22,8 @@ def fits(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor) -> bool:
     """Whether `layer` is one of these convolutions, and `x` small enough for 32 bits to count what it makes."""
     wide, narrow, *_ = layer.weight.shape
     geometry = (layer.kernel_size, layer.stride, layer.padding) == ((4, 4), (2, 2), (1, 1))
-    return geometry and narrow <= 4 and wide <= WIDEST and x.numel() * max(4 * narrow, wide) < 2**31
+    pixels = x[:, 0].numel() // 4 if isinstance(layer, nn.Conv2d) else x[:, 0].numel()  # of the map
+    return geometry and narrow <= 4 and wide <= WIDEST and pixels * max(4 * narrow, wide) < 2**31
 
 
 def down(x: Tensor, layer: nn.Conv2d) -> Tensor:

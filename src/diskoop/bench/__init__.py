@@ -1,0 +1,1 @@
+"""how fast it is, measured where it runs"""
