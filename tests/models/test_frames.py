@@ -1,10 +1,13 @@
 """Shapes survive from X to X; the paper's size is met."""
 
+import copy
+
 import pytest
 import torch
 
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.models.frames import FrameDecoder, through_time
 
 
 def test_the_papers_sprites_setting_has_1_735_million_parameters() -> None:
@@ -58,3 +61,32 @@ def test_frames_of_another_shape_are_named() -> None:
     model = KoopmanAutoencoder.for_shape((3, 32, 32), k=6, h=6, width=4)
     with pytest.raises(InputError, match=r"expected video \(batch, time, 3, 32, 32\), got \(2, 3, 3, 64, 64\)"):
         model(torch.rand(2, 3, 3, 64, 64))
+
+
+def test_parts_decoded_together_are_as_if_each_came_alone() -> None:
+    """Values, gradients and running statistics; the parts differ in size and length."""
+    torch.manual_seed(0)
+    alone = FrameDecoder(3, 32, 5, 6, width=4).double().train()
+    together = copy.deepcopy(alone)
+    generator = torch.Generator().manual_seed(1)
+    parts = [torch.randn(n, time, 5, generator=generator, dtype=torch.float64) for n, time in ((4, 3), (2, 5), (3, 2))]
+    a, b = [alone(part) for part in parts], together.together(parts)
+    assert [x.shape for x in a] == [x.shape for x in b]
+    assert all(torch.allclose(x, y, rtol=1e-12, atol=1e-14) for x, y in zip(a, b, strict=True))
+    for frames in (a, b):
+        torch.stack([(i + 1) * x.square().sum() for i, x in enumerate(frames)]).sum().backward()  # type: ignore[no-untyped-call]
+    for x, y in zip(alone.parameters(), together.parameters(), strict=True):
+        assert x.grad is not None
+        assert y.grad is not None
+        assert torch.allclose(x.grad, y.grad, rtol=1e-9, atol=1e-12)
+    assert all(torch.allclose(x, y, rtol=1e-12) for x, y in zip(alone.buffers(), together.buffers(), strict=True))
+
+
+def test_time_is_never_rounded() -> None:
+    lstm = torch.nn.LSTM(3, 4, batch_first=True)
+    x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = through_time(lstm, x)
+        rounded = through_time(lstm, x.bfloat16())
+    assert torch.equal(y, lstm(x)[0])
+    assert rounded.dtype == torch.float32

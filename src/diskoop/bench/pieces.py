@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from diskoop.bench.timing import Setup, Table, Take, compared, take_turns, tidy,
 from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.evaluation.judges import Judge, Network
 from diskoop.numerics.losses import spectral_loss
-from diskoop.numerics.operator import fit_operator, pair_sums, ridge_system
+from diskoop.numerics.operator import fit_operator, one_thread, pair_sums, ridge_solution
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.run import Run
 from diskoop.training.checkpoint import RunFolder
@@ -60,9 +60,8 @@ def by_gram(z: Tensor) -> Tensor:
 def by_gram_on_the_cpu(z: Tensor) -> Tensor:
     """Ours as in a captured step: sums on the device, the small system on the CPU."""
     past, cross = (part.cpu() for part in pair_sums(z))
-    with _one_thread():
-        C: Tensor = torch.linalg.solve(ridge_system(past, RIDGE)[0], cross)
-    return C
+    with one_thread():
+        return ridge_solution(past, cross, RIDGE)[0]
 
 
 def _pairs(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,7 +89,7 @@ def solvers(setup: Setup, sizes: Sequence[int] = SIZES) -> Iterator[Table]:
     """Operators and their spectra, each with its gradient, as k grows."""
     on_cuda = setup.device.type == "cuda"
     # Many threads meet so often over so small a matrix that a busy machine makes any way look forty times as slow.
-    with nullcontext() if on_cuda else _one_thread():
+    with nullcontext() if on_cuda else one_thread():
         found = [_solvers_at(k, setup) for k in sizes]
     operators, spectra = ([row for rows in part for row in rows] for part in zip(*found, strict=True))
     where = "ours on the CPU in one thread" if on_cuda else "all in one thread"
@@ -113,19 +112,8 @@ def _solvers_at(k: int, setup: Setup) -> tuple[list[dict[str, Any]], list[dict[s
 
 
 def _closed_form(C: Tensor, static: int) -> Tensor:
-    with _one_thread() if C.is_cuda else nullcontext():
+    with one_thread() if C.is_cuda else nullcontext():
         return spectral_loss(C.cpu(), static, RADIUS)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """As in a captured step: matrices as small as operators are taken apart more slowly by many cores than by one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _solved(k: int, z: Tensor, ways: Mapping[str, Way], truth: Tensor, setup: Setup) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from diskoop.analysis.discovery import Watch, everything
+from diskoop.training.precision import computes_in_bf16
 
 Take = Callable[[], object]  # does once what is measured
 
@@ -115,15 +116,12 @@ def finish(device: torch.device) -> None:
 
 def precisions(device: torch.device) -> dict[str, str]:
     """What our step can compute in here without emulating it: a name for people -> `train.precision`."""
-    # Private, but there under these names since torch 2.5; the public list of capabilities is younger.
-    native = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
-    half = device.type == "cuda" or any(check is not None and check() for check in native)
-    return {"float32": "32", **({"bf16": "bf16"} if half else {})}
+    return {"float32": "32", **({"bf16": "bf16"} if computes_in_bf16(device.type) else {})}
 
 
 def usual_precision(device: torch.device) -> tuple[str, str]:
-    """The one to measure in where one is enough."""
-    return ("bf16", "bf16") if device.type == "cuda" else ("float32", "32")
+    """The one to measure in where one is enough: what `train.precision=auto` is here."""
+    return list(precisions(device).items())[-1]
 
 
 def machine(device: torch.device) -> dict[str, Any]:

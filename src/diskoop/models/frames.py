@@ -42,7 +42,7 @@ def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Seque
         from diskoop.models.fused import norm_leaky
 
         return norm_leaky(x, norm, activation.negative_slope, sizes)
-    parts = [activation(norm(part)) for part in x.split(list(sizes))]  # type: ignore[no-untyped-call]
+    parts = [activation(norm(part)) for part in torch.split(x, list(sizes))]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
@@ -59,7 +59,7 @@ def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
 def through_time(lstm: nn.LSTM, x: Tensor) -> Tensor:
     """The outputs of `lstm`, never rounded: on CUDA autocast would take it to float16, whose range gradients leave."""
     with torch.autocast(x.device.type, enabled=False):
-        y: Tensor = lstm(x.to(lstm.weight_ih_l0.dtype))[0]
+        y: Tensor = lstm(x.to(next(lstm.parameters()).dtype))[0]
     return y
 
 
@@ -111,7 +111,7 @@ class FrameDecoder(nn.Module):
         codes = of_each(self.time, parts)
         sizes = [part[..., 0].numel() for part in codes]
         frames = self.frames(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
-        return [x.unflatten(0, part.shape[:2]) for x, part in zip(frames.split(sizes), codes, strict=True)]
+        return [x.unflatten(0, part.shape[:2]) for x, part in zip(torch.split(frames, sizes), codes, strict=True)]
 
 
 def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:
@@ -119,7 +119,7 @@ def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:
     longest = max(part.shape[1] for part in parts)
     # It looks back only, so what is added at the end changes nothing before it.
     padded = [functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts]
-    outputs = through_time(time, torch.cat(padded)).split([len(part) for part in parts])
+    outputs = torch.split(through_time(time, torch.cat(padded)), [len(part) for part in parts])
     return [out[:, : part.shape[1]] for out, part in zip(outputs, parts, strict=True)]
 
 

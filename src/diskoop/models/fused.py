@@ -18,7 +18,7 @@ def norm_leaky(x: Tensor, norm: nn.BatchNorm2d, slope: float, sizes: Sequence[in
 
     One part after another, as if each had been a call: `sizes` are one or two.
     """
-    y: Tensor = _NormLeaky.apply(  # type: ignore[no-untyped-call]
+    y: Tensor = _NormLeaky.apply(
         x, norm.weight, norm.bias, list(norm.buffers()), norm.momentum, norm.eps, slope, tuple(sizes)
     )
     return y
@@ -70,7 +70,8 @@ def _wide(x: Tensor) -> torch.dtype:
 def _layout(x: Tensor, sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], dict[str, Any]]:
     """The grid (part, share of its rows, channels), and what every kernel is told of `x` as a matrix of pixels."""
     count, channels, height, width = x.shape
-    assert sum(sizes) == count and len(sizes) in (1, 2)
+    assert sum(sizes) == count
+    assert len(sizes) in (1, 2)
     across = min(64, triton.next_power_of_2(channels))
     down = TILE // across
     rows = [size * height * width for size in sizes]
@@ -91,21 +92,21 @@ def _layout(x: Tensor, sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], di
 
 
 @triton.jit
-def _bounds(part, first, total):  # type: ignore[no-untyped-def]
+def _bounds(part, first, total):
     """The rows of a part: the first, and the one after the last."""
     # Wide: large batches have more elements than 32 bits count. Inside a tile 32 bits are enough, and faster.
     return tl.where(part == 0, 0, first).to(tl.int64), tl.where(part == 0, first, total).to(tl.int64)
 
 
 @triton.jit
-def _tile(at, end, c, channels, DOWN: tl.constexpr):  # type: ignore[no-untyped-def]
+def _tile(at, end, c, channels, DOWN: tl.constexpr):
     """Where the elements of a tile lie, counted from row `at`, and which of them there are."""
     row = tl.arange(0, DOWN)[:, None]
     return row * channels + c[None, :], (row < (end - at).to(tl.int32)) & (c[None, :] < channels)
 
 
 @triton.jit
-def _added(partial, part, which, c, shares, channels, SHARES: tl.constexpr):  # type: ignore[no-untyped-def]
+def _added(partial, part, which, c, shares, channels, SHARES: tl.constexpr):
     """What all programs of a part found, for the channels `c`."""
     s = tl.arange(0, SHARES)[:, None]
     place = ((part * 2 + which) * shares + s) * channels + c[None, :]
@@ -116,7 +117,7 @@ def _added(partial, part, which, c, shares, channels, SHARES: tl.constexpr):  # 
 def _sums(
     x, partial, first, total, channels, shares,
     PARTS: tl.constexpr, SHARES: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr, WIDE: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Sums of x and of its squares, counted from the part's first row: squares of a large mean would drown the rest."""
     part, share = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
@@ -135,7 +136,7 @@ def _sums(
 
 
 @triton.jit
-def _moments(x, partial, part, c, first, total, channels, shares, SHARES: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _moments(x, partial, part, c, first, total, channels, shares, SHARES: tl.constexpr, WIDE: tl.constexpr):
     """Mean and variance of a part."""
     begin, end = _bounds(part, first, total)
     count = (end - begin).to(WIDE)
@@ -151,11 +152,11 @@ def _normalise(
     first, total, channels, shares,
     MOMENTUM: tl.constexpr, EPS: tl.constexpr, SLOPE: tl.constexpr,
     PARTS: tl.constexpr, SHARES: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr, WIDE: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     part, share = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
     there = c < channels
-    mean, variance, count = _moments(x, partial, part, c, first, total, channels, shares, SHARES, WIDE)
+    mean, variance, _ = _moments(x, partial, part, c, first, total, channels, shares, SHARES, WIDE)
     inverse = 1.0 / tl.sqrt(variance + EPS)
     if share == 0:
         tl.store(moments + part * 2 * channels + c, mean, there)
@@ -180,7 +181,7 @@ def _normalise(
 
 
 @triton.jit
-def _pulled(x, dy, place, inside, mean, inverse, weight, bias, SLOPE: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _pulled(x, dy, place, inside, mean, inverse, weight, bias, SLOPE: tl.constexpr, WIDE: tl.constexpr):
     """What x is in units of its deviation, and the gradient before the activation."""
     unit = (tl.load(x + place, inside, 0.0).to(WIDE) - mean[None, :]) * inverse[None, :]
     pull = tl.load(dy + place, inside, 0.0).to(WIDE)
@@ -192,7 +193,7 @@ def _pulled(x, dy, place, inside, mean, inverse, weight, bias, SLOPE: tl.constex
 def _pulls(
     x, dy, partial, moments, weight, bias, first, total, channels, shares, SLOPE: tl.constexpr,
     PARTS: tl.constexpr, SHARES: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr, WIDE: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Sums of the gradient before the activation, and of its product with what batch norm made."""
     part, share = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
@@ -205,7 +206,9 @@ def _pulls(
     begin, end = _bounds(part, first, total)
     for at in range(begin + share * DOWN, end, shares * DOWN):
         place, inside = _tile(at, end, c, channels, DOWN)
-        unit, pull = _pulled(x + at * channels, dy + at * channels, place, inside, mean, inverse, scale, shift, SLOPE, WIDE)
+        unit, pull = _pulled(
+            x + at * channels, dy + at * channels, place, inside, mean, inverse, scale, shift, SLOPE, WIDE
+        )
         plain += pull
         turned += pull * unit
     place = (part * 2 * shares + share) * channels + c
@@ -217,7 +220,7 @@ def _pulls(
 def _spread(
     x, dy, dx, partial, moments, weight, bias, dweight, dbias, first, total, channels, shares, SLOPE: tl.constexpr,
     PARTS: tl.constexpr, SHARES: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr, WIDE: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     part, share = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
     there = c < channels
@@ -237,6 +240,8 @@ def _spread(
         tl.store(dweight + c, turneds, there)
     for at in range(begin + share * DOWN, end, shares * DOWN):
         place, inside = _tile(at, end, c, channels, DOWN)
-        unit, pull = _pulled(x + at * channels, dy + at * channels, place, inside, mean, inverse, scale, shift, SLOPE, WIDE)
+        unit, pull = _pulled(
+            x + at * channels, dy + at * channels, place, inside, mean, inverse, scale, shift, SLOPE, WIDE
+        )
         kept = pull - (plain[None, :] + unit * turned[None, :]) / count
         tl.store(dx + at * channels + place, kept * (scale * inverse)[None, :], inside)

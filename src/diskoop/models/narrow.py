@@ -28,13 +28,13 @@ def fits(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor) -> bool:
 
 def down(x: Tensor, layer: nn.Conv2d) -> Tensor:
     """The convolution `layer`, which has no bias, of frames `x` in bf16."""
-    y: Tensor = _Down.apply(x.to(torch.bfloat16), layer.weight)  # type: ignore[no-untyped-call]
+    y: Tensor = _Down.apply(x.to(torch.bfloat16), layer.weight)
     return y
 
 
 def up(y: Tensor, layer: nn.ConvTranspose2d) -> Tensor:
     """The transposed convolution `layer` of a map `y` in bf16."""
-    x: Tensor = _Up.apply(y.to(torch.bfloat16), layer.weight, layer.bias)  # type: ignore[no-untyped-call]
+    x: Tensor = _Up.apply(y.to(torch.bfloat16), layer.weight, layer.bias)
     return x
 
 
@@ -64,10 +64,12 @@ class _Up(torch.autograd.Function):
 
 def gather(x: Tensor, weight: Tensor) -> Tensor:
     """Frames (n, narrow, 2 h, 2 w) -> a map (n, wide, h, w)."""
-    count, narrow, height, width = x.shape
+    count, _, height, width = x.shape
     y = x.new_empty(count, height // 2, width // 2, len(weight)).permute(0, 3, 1, 2)
     pixels = count * (height // 2) * (width // 2)
-    _gather[(triton.cdiv(pixels, PIXELS),)](x, weight.contiguous(), y, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight))
+    _gather[(triton.cdiv(pixels, PIXELS),)](
+        x, weight.contiguous(), y, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight)
+    )
     return y
 
 
@@ -78,7 +80,9 @@ def scatter(y: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     x = y.new_empty(count, weight.shape[1], 2 * height, 2 * width)
     pixels = count * height * width
     added = weight.new_zeros(weight.shape[1]) if bias is None else bias
-    _scatter[(triton.cdiv(pixels, PIXELS),)](y, weight.contiguous(), added, x, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight))
+    _scatter[(triton.cdiv(pixels, PIXELS),)](
+        y, weight.contiguous(), added, x, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight)
+    )
     return x
 
 
@@ -103,13 +107,13 @@ def _tiles(weight: Tensor) -> dict[str, int]:
 
 
 @triton.jit
-def _split(pixel, height, width):  # type: ignore[no-untyped-def]
+def _split(pixel, height, width):
     """Which frame, row and column of the map a pixel is in."""
     return pixel // (height * width), pixel // width % height, pixel % width
 
 
 @triton.jit
-def _patches(x, pixel, inside, height, width, narrow, sn, sc, sh, sw, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _patches(x, pixel, inside, height, width, narrow, sn, sc, sh, sw, TAPS: tl.constexpr):
     """(pixels, taps): what of the frames each pixel of the map sees; a tap is (narrow, row, column)."""
     tap = tl.arange(0, TAPS)
     colour, i, j = tap // 16, tap // 4 % 4, tap % 4
@@ -126,7 +130,7 @@ def _patches(x, pixel, inside, height, width, narrow, sn, sc, sh, sw, TAPS: tl.c
 def _gather(
     x, weight, y, pixels, height, width, wide, narrow, sn, sc, sh, sw,
     TAPS: tl.constexpr, WIDE: tl.constexpr, PIXELS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     tap, channel = tl.arange(0, TAPS)[:, None], tl.arange(0, WIDE)[None, :]
     seen = _patches(x, pixel, pixel < pixels, height, width, narrow, sn, sc, sh, sw, TAPS)
@@ -140,7 +144,7 @@ def _gather(
 def _scatter(
     y, weight, bias, x, pixels, height, width, wide, narrow, sn, sc, sh, sw,
     TAPS: tl.constexpr, WIDE: tl.constexpr, PIXELS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Four pixels of a frame belong to one of the map; they hear from it and from the eight around it."""
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     frame, row, column = _split(pixel, height, width)
@@ -169,14 +173,16 @@ def _scatter(
 def _correlate(
     x, y, partial, pixels, programs, height, width, wide, narrow, sn, sc, sh, sw,
     TAPS: tl.constexpr, WIDE: tl.constexpr, PIXELS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     program = tl.program_id(0)
     channel = tl.arange(0, WIDE)
     total = tl.zeros((TAPS, WIDE), tl.float32)
     for at in range(program * PIXELS, pixels, programs * PIXELS):
         pixel = at + tl.arange(0, PIXELS)
         seen = _patches(x, pixel, pixel < pixels, height, width, narrow, sn, sc, sh, sw, TAPS)
-        told = tl.load(y + (pixel[:, None] * wide + channel[None, :]), (pixel < pixels)[:, None] & (channel < wide)[None, :], 0.0)
+        told = tl.load(
+            y + (pixel[:, None] * wide + channel[None, :]), (pixel < pixels)[:, None] & (channel < wide)[None, :], 0.0
+        )
         total += tl.dot(tl.trans(seen), told)
     tap = tl.arange(0, TAPS)
     place = (program * wide + channel[None, :]) * 16 * narrow + tap[:, None]

@@ -79,8 +79,15 @@ def spectral_terms(
     spectrum = Spectrum.of(C, order)
     chosen = spectrum.static(static)
     values, pulls = _eigenvalue_means(spectrum, chosen, static_penalty, dynamic_penalty, clip)
-    linked = [_Linked.apply(C, value, pull) for value, pull in zip(values, pulls, strict=True)]  # type: ignore[no-untyped-call]
-    return SpectralTerms(*linked, *pulls, spectrum, chosen)
+    link = _Linked.apply
+    return SpectralTerms(
+        link(C, values[0], pulls[0]),  # type: ignore[no-untyped-call]
+        link(C, values[1], pulls[1]),  # type: ignore[no-untyped-call]
+        pulls[0],
+        pulls[1],
+        spectrum,
+        chosen,
+    )
 
 
 def spectral_loss(
@@ -104,7 +111,8 @@ def _eigenvalue_means(
 
     The mean over each operator's own eigenvalues, then over the operators of a batch.
     """
-    values, slopes = (torch.stack(both) for both in zip(*(f(spectrum.eigenvalues) for f in (static, dynamic)), strict=True))
+    each = [penalty(spectrum.eigenvalues) for penalty in (static, dynamic)]
+    values, slopes = (torch.stack(both) for both in zip(*each, strict=True))
     masks = torch.stack((chosen, ~chosen)).to(values)  # (2, ..., k)
     shares = masks / (masks.sum(-1, keepdim=True).clamp_min(1) * chosen[..., 0].numel())
     return (shares * values).flatten(1).sum(1), _clipped(spectrum.pull(shares * slopes), clip)

@@ -1,5 +1,7 @@
 """latents Z -> Operator (matrix, rank, condition, what it was fitted on); roll it forward"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -171,3 +173,14 @@ def _check_latents(z: Tensor, mask: Tensor | None) -> None:
         raise InputError(f"expected real latents, got {z.dtype}")
     if mask is not None and (mask.shape != z.shape[:2] or mask.dtype != torch.bool):
         raise InputError(f"expected a boolean mask {tuple(z.shape[:2])}, got {mask.dtype} {tuple(mask.shape)}")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrices as small as operators are taken apart more slowly by many cores than by one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

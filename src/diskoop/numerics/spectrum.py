@@ -33,7 +33,8 @@ def by_modulus(eigenvalues: Tensor) -> Tensor:
 class Spectrum:
     """C = to_modes diag(eigenvalues) from_modes. A conjugate pair stands together, positive imaginary part first.
 
-    A pair of eigenvectors v, conj(v) spans what Re v and Im v span, so a real basis says it all at a quarter of the work.
+    A pair of eigenvectors v, conj(v) spans what Re v and Im v span, so a real basis says it all for a quarter
+    of the work.
     """
 
     eigenvalues: Tensor  # (..., k) complex128, in order

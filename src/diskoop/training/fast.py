@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -12,10 +12,11 @@ from torch import Tensor
 from diskoop.data.sequences import Sequences
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
-from diskoop.numerics.operator import pair_sums, rank_of, ridge_gradient, ridge_solution
+from diskoop.numerics.operator import one_thread, pair_sums, rank_of, ridge_gradient, ridge_solution
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
 from diskoop.training.objective import Objective, Terms
+from diskoop.training.precision import precision_for
 from diskoop.training.step import Taken, clip_gradients, set_rate
 
 WARM_UPS = 3  # before capture, so that libraries have made up their minds
@@ -86,7 +87,7 @@ class FastStep:
         if self.arrived is not None:
             self.arrived.record()
             self.arrived.synchronize()
-        with _one_thread() if self.on_cuda else nullcontext():
+        with one_thread() if self.on_cuda else nullcontext():
             self.host["solve"]()
             self.stages["decode"]()
             ended = self._ended()  # the step before: its last stage came before this one's first
@@ -175,7 +176,8 @@ class FastStep:
 
     @torch.inference_mode()
     def _solve(self) -> None:
-        self.solved.give(*ridge_solution(*self.sums.here, self.objective.settings.model.ridge))
+        past, cross = self.sums.here
+        self.solved.give(*ridge_solution(past, cross, self.objective.settings.model.ridge))
 
     @torch.inference_mode()
     def _find_spectrum(self) -> None:
@@ -208,9 +210,8 @@ class FastStep:
             self.mask[:, :time] = True if mask is None else mask.to(self.device, non_blocking=True)
 
     def _precision(self) -> AbstractContextManager[None]:
-        return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.objective.settings.train.precision == "bf16"
-        )
+        precision = precision_for(self.objective.settings.train, self.device.type)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
 
     def _capture(self) -> None:
         """Record every stage. The rehearsals before move the weights, which are put back afterwards."""
@@ -252,17 +253,6 @@ class FastStep:
         """All that a step changes: weights, running statistics and what Adam remembers."""
         remembered = [tensor for weight in self.weights for tensor in self.optimizer.state.get(weight, {}).values()]
         return [*self.weights, *self.objective.buffers(), *remembered]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Matrices as small as operators are taken apart more slowly by many cores than by one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Shared:

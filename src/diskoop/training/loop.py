@@ -38,6 +38,7 @@ from diskoop.training.estimate import Estimate, clock, estimate
 from diskoop.training.fast import FastStep, obstacle
 from diskoop.training.feeding import Feed, Ready, feeder
 from diskoop.training.objective import Objective, Terms
+from diskoop.training.precision import precision_for
 from diskoop.training.progress import Bar, Reporter
 from diskoop.training.step import PlainStep, Step, Taken, adam
 
@@ -116,6 +117,7 @@ class Training:
             "settings": settings.model_dump(),
             "data": [fingerprint(part) for part in (self.train_set, self.val_set) if part is not None],
             "device": self.fabric.device.type,
+            "precision": precision_for(settings.train, self.fabric.device.type),
         }
 
     @cached_property
@@ -303,7 +305,9 @@ def start_fabric(options: TrainSettings) -> "Fabric":
         raise InputError("train.precision = 64, but mps has no float64; take train.device=cpu")
     from lightning_fabric import Fabric
 
-    return Fabric(accelerator=options.device, devices=1, precision=PRECISIONS[options.precision])  # type: ignore[arg-type]
+    kind = next(name for name in ("cuda", "mps", "cpu") if available[name] and options.device in ("auto", name))
+    precision = PRECISIONS[precision_for(options, kind)]
+    return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]
 
 
 def at_home_anywhere(settings: Settings) -> Settings:

@@ -98,7 +98,11 @@ class Objective(nn.Module):
             now, then = self.model.decode_together([dropped, ahead])
         else:
             now, then = self.model.decode(dropped, mask), self.model.decode(ahead, later)
-        return self._distance(now, x, mask), self._distance(ahead, z[:, 1:], later), self._distance(then, x[:, 1:], later)
+        return (
+            self._distance(now, x, mask),
+            self._distance(ahead, z[:, 1:], later),
+            self._distance(then, x[:, 1:], later),
+        )
 
     def spectral(self, C: Tensor) -> SpectralTerms:
         choice = self.settings.spectrum

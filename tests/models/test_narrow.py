@@ -1,0 +1,70 @@
+"""The three kernels are one convolution in all its uses."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.models.kernels import DEVICE, off
+
+from diskoop.models import narrow  # isort: skip - after it was decided who runs kernels
+
+# The interpreter cannot multiply bf16, and CUDA multiplies float32 with fewer digits.
+DTYPE, TOLERANCE = (torch.bfloat16, 1e-2) if DEVICE.type == "cuda" else (torch.float32, 1e-5)
+
+
+def some(*shape: int, seed: int, dtype: torch.dtype = DTYPE) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE, torch.bfloat16).to(dtype)
+
+
+@pytest.mark.parametrize(
+    ("count", "channels", "wide", "size"), [(3, 3, 32, 4), (2, 1, 24, 8), (2, 4, 16, 4), (1, 3, 64, 16), (5, 2, 7, 2)]
+)
+def test_gather_scatter_correlate(count: int, channels: int, wide: int, size: int) -> None:
+    x, y = some(count, channels, 2 * size, 2 * size, seed=0), some(count, wide, size, size, seed=1)
+    weight, bias = some(wide, channels, 4, 4, seed=2, dtype=torch.float32), some(channels, seed=3, dtype=torch.float32)
+    exact = weight.double().requires_grad_()
+    seen = functional.conv2d(x.double(), exact, None, 2, 1)
+    (pull,) = torch.autograd.grad((seen * y.double()).sum(), exact)
+    told = functional.conv_transpose2d(y.double(), exact, bias.double(), 2, 1)
+    assert off(narrow.gather(x, weight), seen) < TOLERANCE
+    assert off(narrow.scatter(y, weight, bias), told) < TOLERANCE
+    assert off(narrow.correlate(x, y, weight), pull) < TOLERANCE
+
+
+def test_frames_may_lie_in_memory_as_they_like() -> None:
+    x, weight = some(3, 3, 8, 8, seed=0), some(16, 3, 4, 4, seed=2, dtype=torch.float32)
+    for other in (x.contiguous(memory_format=torch.channels_last), torch.cat([x, x], 1)[:, :3], x.transpose(2, 3)):
+        wanted = functional.conv2d(other.double(), weight.double(), None, 2, 1)
+        assert off(narrow.gather(other, weight), wanted) < TOLERANCE
+
+
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="the interpreter cannot multiply bf16")
+def test_layers_and_their_gradients() -> None:
+    down = nn.Conv2d(3, 32, 4, 2, 1, bias=False).to(DEVICE)
+    up = nn.ConvTranspose2d(32, 3, 4, 2, 1).to(DEVICE)
+    x = some(8, 3, 32, 32, seed=0, dtype=torch.float32).requires_grad_()
+    ours = narrow.up(narrow.down(x, down), up)
+    (ours.float() ** 2).mean().backward()  # type: ignore[no-untyped-call]
+    got = [t.grad for t in (x, *down.parameters(), *up.parameters())]
+    for tensor in (x, *down.parameters(), *up.parameters()):
+        tensor.grad = None
+    theirs = up(down(x))
+    (theirs**2).mean().backward()
+    assert off(ours, theirs) < 2e-2
+    for found, tensor in zip(got, (x, *down.parameters(), *up.parameters()), strict=True):
+        assert found is not None
+        assert tensor.grad is not None
+        assert off(found, tensor.grad) < 3e-2
+
+
+def test_which_layers_fit() -> None:
+    frames, maps = torch.zeros(1, 3, 8, 8), torch.zeros(1, 32, 4, 4)
+    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), frames)
+    assert narrow.fits(nn.ConvTranspose2d(32, 3, 4, 2, 1), maps)
+    assert not narrow.fits(nn.Conv2d(3, 32, 4, 1, 0), frames)
+    assert not narrow.fits(nn.Conv2d(3, 256, 4, 2, 1), frames)
+    assert not narrow.fits(nn.Conv2d(32, 64, 4, 2, 1), maps)
+    huge = torch.zeros(1, device="meta").expand(2**14, 3, 128, 128)  # 2 to the 31 numbers come out
+    assert not narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), huge)
+    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), huge[: 2**13])
