@@ -303,7 +303,7 @@ def test_diversity_is_a_ratio_of_mean_distances() -> None:
 
 
 def test_distances_are_root_mean_squared() -> None:
-    assert metrics._mean_distance(np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0]]), "rows") == pytest.approx(
+    assert metrics.mean_distance(np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0]]), "rows") == pytest.approx(
         (3 + 3 + 6 / np.sqrt(2)) / 3
     )
 

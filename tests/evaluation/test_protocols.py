@@ -1,6 +1,6 @@
 """The paper's experiments on a linear set behind identity networks, judged without a mistake."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -256,7 +256,7 @@ def test_alone_asks_that_nothing_else_changes(run: Run, clips: Sequences) -> Non
     class Two:
         labels = ("both", "half", MOVING)
 
-        def predict(self, x: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+        def predict(self, x: Iterator[torch.Tensor], lengths: np.ndarray) -> dict[str, np.ndarray]:
             return seen_as(reads().predict(x, lengths))
 
     def seen_as(codes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -285,8 +285,8 @@ def test_modes_are_searched_for_in_some_batches_only(run: Run, clips: Sequences)
     class Counting:
         labels = tuple(POINTS)
 
-        def predict(self, x: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-            seen.append(len(x))
+        def predict(self, x: Iterator[torch.Tensor], lengths: np.ndarray) -> dict[str, np.ndarray]:
+            seen.append(len(lengths))
             return reads().predict(x, lengths)
 
     factorial(run, clips, Counting(), MOVING, replace(plan, searched=1))  # type: ignore[arg-type]

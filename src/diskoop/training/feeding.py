@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diskoop.data.sequences import Indices, Sequences, mask_of
+from diskoop.data.sequences import Indices, Sequences, mask_of, sent
 
 SHARE = 0.5  # of the device's free memory that a set may take
 CHUNK = 256  # sequences on the way there at a time
@@ -56,14 +56,9 @@ class Resident:
     def __call__(self, batches: Iterable[Indices]) -> Iterator[Ready]:
         for indices in batches:
             lengths = self.lengths[indices]
-            chosen, mask = self._sent(torch.from_numpy(indices)), mask_of(lengths)
+            chosen, mask = sent(torch.from_numpy(indices), self.x.device), mask_of(lengths)
             x = self.bits[chosen, : int(lengths.max())].view(self.x.dtype)
-            yield Ready(indices, x, None if mask is None else self._sent(torch.from_numpy(mask)), 0.0)
-
-    def _sent(self, small: Tensor) -> Tensor:
-        """To the device, without waiting for what it is at."""
-        pinned = small.pin_memory() if self.x.is_cuda else small
-        return pinned.to(self.x.device, non_blocking=True)
+            yield Ready(indices, x, None if mask is None else sent(torch.from_numpy(mask), self.x.device), 0.0)
 
 
 def read_ahead(
