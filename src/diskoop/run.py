@@ -23,7 +23,7 @@ from diskoop.numerics.spectrum import Spectrum
 from diskoop.pictures import draw_spectrum, figure_bytes
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
-from diskoop.training.feeding import read_ahead
+from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import ORDERS
 
 ENOUGH = 4096  # sequences to find factors in
@@ -61,7 +61,11 @@ class Run:
         weight = next(self.model.parameters())
         z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
         batches = chunks(len(clips), at_once(weight.device, clips.shape[1:]))
-        for ready in read_ahead(clips, batches, weight.dtype, pinned=weight.is_cuda):
+        if len(batches) > 1:
+            feed = read_ahead(clips, batches, weight.dtype, pinned=weight.is_cuda)
+        else:  # a few clips, and someone who waits for them
+            feed = (Ready(indices, *clips.fetch(indices, weight.dtype), 0.0) for indices in batches)
+        for ready in feed:
             latents = self.model.encode(*clips.deliver(ready.x, ready.mask, weight))
             z[ready.indices[0] : ready.indices[-1] + 1, : latents.shape[1]] = latents
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)

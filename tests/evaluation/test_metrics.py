@@ -308,6 +308,18 @@ def test_distances_are_root_mean_squared() -> None:
     )
 
 
+def test_diversity_of_tensors_is_that_of_arrays() -> None:
+    x = fresh().integers(0, 256, (9, 4, 3), np.uint8)
+    real = fresh().integers(0, 200, (7, 4, 3), np.uint8)
+    wanted = diversity(x, real)
+    assert diversity(torch.from_numpy(x), torch.from_numpy(real)) == pytest.approx(wanted, rel=1e-14)
+    assert diversity(x, real, apart=metrics.mean_distance(real, "rows")) == wanted
+    with pytest.raises(InputError, match=r"samples \(n, 4, 3\) as the data are, got \(9, 3, 3\)"):
+        diversity(torch.from_numpy(x)[:, :3], torch.from_numpy(real))
+    with pytest.raises(InputError, match="finite samples"):
+        diversity(torch.full((9, 4, 3), torch.nan), torch.from_numpy(real))
+
+
 def test_a_collapse_has_no_diversity() -> None:
     random = fresh()
     real = random.normal(size=(5, 3, 2)) + 1e3

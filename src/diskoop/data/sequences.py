@@ -40,7 +40,7 @@ class Units:
         if dtype.is_floating_point:
             return x.to(dtype)
         span = torch.iinfo(dtype)
-        return x.round().clamp(span.min, span.max).to(dtype)
+        return x.round_().clamp_(span.min, span.max).to(dtype)
 
 
 def _alike(value: float | tuple[float, ...], x: Tensor) -> float | Tensor:

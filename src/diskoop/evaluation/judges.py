@@ -217,9 +217,16 @@ class Network(nn.Module):
         return [head(seen) for head in self.heads]
 
 
+class _Smaller(nn.Module):
+    """Frames averaged down to ACROSS pixels; those that have as many are left alone, which pooling takes long to do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.shape[-2:] == (ACROSS, ACROSS) else functional.adaptive_avg_pool2d(x, ACROSS)
+
+
 def _picture_reader(channels: int) -> nn.Sequential:
     """Frames (n, channel, height, width) -> (n, WIDTH)."""
-    layers: list[nn.Module] = [nn.AdaptiveAvgPool2d(ACROSS)]
+    layers: list[nn.Module] = [_Smaller()]
     for after in (WIDTH // 4, WIDTH // 2, WIDTH):
         # No bias: batch norm would take it away again.
         layers += [nn.Conv2d(channels, after, 4, 2, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]

@@ -97,7 +97,7 @@ def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
     figures: Figures = {}
     halves: dict[str, What] = {"static": "static", "dynamic": "dynamic"}
     for name, way in WAYS.items():
-        figures |= _both_sampled(f"two/{name}", run, clips, way, halves, judge, moving, plan)
+        figures |= sampled_halves(f"two/{name}", run, clips, way, halves, judge, moving, plan)
     return figures
 
 
@@ -108,10 +108,10 @@ def two_factors_as_found(run: Run, clips: Sequences, judge: Judge, moving: str |
     if not (still and moves):
         raise InputError(f"of the factors {', '.join(run.require_found().names)} {'all' if moves else 'none'} move")
     halves: dict[str, What] = {"static": still, "dynamic": moves}
-    return _both_sampled("two/found", run, clips, WAYS["two"], halves, judge, moving, plan)
+    return sampled_halves("two/found", run, clips, WAYS["two"], halves, judge, moving, plan)
 
 
-def _both_sampled(
+def sampled_halves(
     name: str,
     run: Run,
     clips: Sequences,
@@ -121,6 +121,7 @@ def _both_sampled(
     moving: str | None,
     plan: Plan,
 ) -> Figures:
+    """Each of `halves` sampled in one `way`, the other kept."""
     figures: Figures = {}
     parts = [run.decompose(clips.select(batch), way.operator) for batch in plan.batches(len(clips))]
     likeness = _Likeness.to(parts[0])
