@@ -11,7 +11,7 @@ from PIL import Image
 from diskoop.analysis import decomposition
 from diskoop.analysis.decomposition import Decomposition, at_once, chunks
 from diskoop.data.builtin.oscillators import truth
-from diskoop.data.sequences import PIXELS, Sequences, Units
+from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import fit_operator
@@ -207,10 +207,14 @@ def test_a_notebook_sees_the_first_sequences(parts: Decomposition) -> None:
 def decomposed(kind: str, lengths: np.ndarray | None, device: str = "cpu", count: int = 11) -> Decomposition:
     """Random networks around random latents; in float64, where one chunk's rounding is another's."""
     torch.manual_seed(0)
-    frame, units = ((3, 32, 32), PIXELS) if kind == "video" else ((5,), Units((2.0,) * 5, (1e3,) * 5, kind))
+    pixels = kind.startswith("uint")
+    frame, units = (
+        (3, 32, 32) if pixels else (5,),
+        Units(255.0, dtype=kind) if pixels else Units((2.0,) * 5, (1e3,) * 5, kind),
+    )
     model = KoopmanAutoencoder.for_shape(frame, 4, 6, width=4).double().to(device)
     z = torch.randn(count, 7, 4, dtype=torch.float64)
-    x = np.zeros((count, 7, *frame), np.uint8 if kind == "video" else kind)
+    x = np.zeros((count, 7, *frame), kind)
     clips = Sequences.of(x, units=units, lengths=np.full(count, 7) if lengths is None else lengths)
     mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(device)
     return Decomposition.of(model, fit_operator(z.to(device)), clips, z.to(device), 2, by_distance, mask)
@@ -218,7 +222,7 @@ def decomposed(kind: str, lengths: np.ndarray | None, device: str = "cpu", count
 
 @pytest.mark.parametrize("device", ["cpu", ON_CUDA])
 @pytest.mark.parametrize("lengths", [None, np.arange(11) % 4 + 4])
-@pytest.mark.parametrize("kind", ["video", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "float32", "float64"])
 def test_chunks_together_are_what_decode_gives(
     kind: str, lengths: np.ndarray | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,16 +236,16 @@ def test_chunks_together_are_what_decode_gives(
     pieces = list(parts.decoded())
     assert [len(piece) for piece in pieces] == [4, 4, 3]
     assert {piece.device.type for piece in pieces} == {device}
-    assert {piece.dtype for piece in pieces} == {torch.uint8 if kind == "video" else getattr(torch, kind)}
+    assert {piece.dtype for piece in pieces} == {getattr(torch, kind)}
     assert not any(piece.requires_grad for piece in pieces)
     again = torch.cat(pieces).cpu().numpy()
     assert np.array_equal(again, parts.decode())
-    assert np.allclose(again, whole, rtol=1e-6, atol=1 if kind == "video" else 0)
+    assert np.allclose(again, whole, rtol=1e-6, atol=1 if kind.startswith("uint") else 0)
     assert again.std() > 0
 
 
 def test_a_chunk_is_decoded_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = decomposed("video", None)
+    parts = decomposed("uint8", None)
     seen: list[int] = []
     parts.model.decoder.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     monkeypatch.setattr(decomposition, "CHUNK", 2)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.data.sequences import Sequences, Units, sent
+from diskoop.data.sequences import Sequences, Units, bits, sent
 from diskoop.errors import InputError, suggest
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.factors import Factor, swap
@@ -68,11 +68,11 @@ class Decomposition:
         factors = {
             "static": Factor.from_modes("static", spectrum, chosen),
             "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
+            **(found or {}),
         }
-        home = factors["static"].projector  # those that were found come from a file
-        factors |= {
-            name: replace(factor, projector=factor.projector.to(home)) for name, factor in (found or {}).items()
-        }
+        # All where the latents are: those that were found come from a file.
+        home = factors["static"].projector.to(z.device)
+        factors = {name: replace(factor, projector=factor.projector.to(home)) for name, factor in factors.items()}
         return cls(model, operator, spectrum, chosen, z, factors, clips, mask)
 
     def __len__(self) -> int:
@@ -205,7 +205,7 @@ class Decomposition:
             x = self.units.from_model(some)
             if self.mask is not None:
                 missing = ~self.mask[at : at + len(x)]
-                x = x.masked_fill(missing.reshape(*missing.shape, *[1] * (x.ndim - 2)), 0)
+                x = bits(x).masked_fill(missing.reshape(*missing.shape, *[1] * (x.ndim - 2)), 0).view(x.dtype)
             at += len(x)
             yield x
 

@@ -280,6 +280,11 @@ def sent(x: Tensor, device: torch.device) -> Tensor:
     return x.to(device)
 
 
+def bits(x: Tensor) -> Tensor:
+    """`x` as what has as many bits, to pick from and to fill: torch knows neither for uint16."""
+    return x.view(torch.int16) if x.dtype == torch.uint16 else x
+
+
 def mask_of(lengths: Indices) -> NDArray[np.bool_] | None:
     """(n, longest), true for the first `lengths` frames of each; None where all are equal."""
     longest = lengths.max()

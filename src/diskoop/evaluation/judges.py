@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from diskoop.analysis.decomposition import at_once, chunks
 from diskoop.data.cache import digest
-from diskoop.data.sequences import Array, Indices, Sequences, Units, mask_of, sent
+from diskoop.data.sequences import Array, Indices, Sequences, Units, bits, mask_of, sent
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import real_lengths
 from diskoop.models.frames import of_real_frames
@@ -104,7 +104,7 @@ class Judge:
             for some, real in self._chunks(x, lengths):
                 there.append(np.arange(some.shape[1]) < real[:, None])
                 at = sent(torch.from_numpy(np.flatnonzero(there[-1])), some.device)
-                yield some.flatten(0, 1)[at].unsqueeze(1)
+                yield bits(some.flatten(0, 1))[at].view(some.dtype).unsqueeze(1)
 
         seen = self.predict(alone())
         inside = np.concatenate(there)
