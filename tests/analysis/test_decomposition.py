@@ -284,3 +284,18 @@ def test_the_same_draws_are_used_on_every_device(weights: Weights, device: str) 
     assert torch.allclose(one, other.cpu(), atol=1e-9)
     donor = np.roll(np.arange(11), 2)
     assert torch.allclose(here.swap("dynamic", donor).z, there.swap("dynamic", donor).z.cpu(), atol=1e-9)
+
+
+@pytest.mark.parametrize("device", [ON_CUDA])
+def test_nothing_waits_for_the_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are drawn, sent, mixed, decoded and scaled while it works."""
+    parts = decomposed("uint8", None, device)
+    monkeypatch.setattr(decomposition, "NUMBERS", 3 * 7 * 3 * 32 * 32)
+    factor, draws = parts.factor("static"), torch.Generator().manual_seed(0)
+    assert len(list(parts.sample(factor, draws).decoded())) == 4  # and everything has been set up
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in parts.sample(factor, draws).swap(factor, np.roll(np.arange(11), 1)).decoded():
+            pass
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
