@@ -232,9 +232,9 @@ def test_chunks_together_are_what_decode_gives(
     if parts.mask is not None:
         whole[~parts.mask.cpu().numpy()] = 0
     assert np.array_equal(parts.decode(), whole)
-    monkeypatch.setattr(decomposition, "at_once", lambda *_: 4)
+    monkeypatch.setattr(decomposition, "at_once", lambda *_: 3)
     pieces = list(parts.decoded())
-    assert [len(piece) for piece in pieces] == [4, 4, 3]
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 2]
     assert {piece.device.type for piece in pieces} == {device}
     assert {piece.dtype for piece in pieces} == {getattr(torch, kind)}
     assert not any(piece.requires_grad for piece in pieces)
