@@ -61,9 +61,9 @@ class Run:
         weight = next(self.model.parameters())
         z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
         batches = chunks(len(clips), at_once(weight.device, clips.shape[1:]))
-        if len(batches) > 1:
-            feed = read_ahead(clips, batches, weight.dtype, pinned=weight.is_cuda)
-        else:  # a few clips, and someone who waits for them
+        if weight.is_cuda:
+            feed = read_ahead(clips, batches, weight.dtype, pinned=True)
+        else:  # a reader would only take turns with the networks
             feed = (Ready(indices, *clips.fetch(indices, weight.dtype), 0.0) for indices in batches)
         for ready in feed:
             latents = self.model.encode(*clips.deliver(ready.x, ready.mask, weight))
