@@ -1,6 +1,7 @@
 """A run in one's hands: any company, any size, the units it was trained in."""
 
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from diskoop.numerics import fit_operator
 from diskoop.settings import Settings
 from diskoop.training import loop
 from tests.data.media import write_csv
+from tests.evaluation.known import plain_run
 from tests.training.test_loop import Quiet
 
 
@@ -77,6 +79,26 @@ def test_more_than_a_chunk_is_the_same_as_its_chunks(folder: Path) -> None:
     parts = run.decompose(clips)
     assert torch.equal(parts.z[:CHUNK], run.decompose(clips.select(np.arange(CHUNK))).z)
     assert parts.decode().shape == clips.shape
+
+
+def test_a_set_that_lies_on_disk_is_read_chunk_by_chunk(tmp_path: Path) -> None:
+    """Of a memory-mapped file no more is held at a time than what is read ahead, whoever hands it over."""
+    count = 60 * CHUNK
+    frames = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float64, shape=(count, 20, 8))
+    frames[:] = np.random.Generator(np.random.PCG64(0)).normal(size=(count, 20, 8))
+    frames.flush()
+    on_disk = np.load(tmp_path / "x.npy", mmap_mode="r")
+    run = plain_run(np.eye(8), 2)
+    for clips in (on_disk, Sequences.of(on_disk, units=run.units)):
+        tracemalloc.start()
+        try:
+            parts = run.decompose(clips)
+            held = tracemalloc.get_traced_memory()[1]
+            list(map(len, parts.decoded()))
+        finally:
+            tracemalloc.stop()
+        assert held < on_disk.nbytes / 5
+        assert np.array_equal(parts.z.numpy(), on_disk)
 
 
 @pytest.mark.parametrize(("text", "sentence"), [("", "is empty"), ("{", "cannot read")])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.catalogue import load_found, save_found
-from diskoop.analysis.decomposition import Decomposition, chunks
+from diskoop.analysis.decomposition import Decomposition, at_once, chunks
 from diskoop.analysis.discovery import Found, LabelFree, Way
 from diskoop.data import open_data
 from diskoop.data.sequences import Sequences, Split, Units
@@ -23,6 +23,7 @@ from diskoop.numerics.spectrum import Spectrum
 from diskoop.pictures import draw_spectrum, figure_bytes
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
+from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import ORDERS
 
 ENOUGH = 4096  # sequences to find factors in
@@ -59,9 +60,14 @@ class Run:
         self.model.eval()
         weight = next(self.model.parameters())
         z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
-        for indices in chunks(len(clips)):
-            latents = self.model.encode(*clips.batch(indices, weight))
-            z[torch.from_numpy(indices), : latents.shape[1]] = latents
+        batches = chunks(len(clips), at_once(weight.device, clips.shape[1:]))
+        if weight.is_cuda:
+            feed = read_ahead(clips, batches, weight.dtype, pinned=True)
+        else:  # a reader would only take turns with the networks
+            feed = (Ready(indices, *clips.fetch(indices, weight.dtype), 0.0) for indices in batches)
+        for ready in feed:
+            latents = self.model.encode(*clips.deliver(ready.x, ready.mask, weight))
+            z[ready.indices[0] : ready.indices[-1] + 1, : latents.shape[1]] = latents
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
         z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)  # nothing, whatever its company
         choice = self.settings.spectrum

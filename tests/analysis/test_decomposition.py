@@ -8,11 +8,18 @@ import pytest
 import torch
 from PIL import Image
 
-from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis import decomposition
+from diskoop.analysis.decomposition import Decomposition, at_once, chunks
 from diskoop.data.builtin.oscillators import truth
+from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
+from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.numerics import fit_operator
+from diskoop.numerics.spectrum import by_distance
 from diskoop.numerics.weights import Weights, over_batch, over_two
 from tests.analysis.known import behind_identity
+
+ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here"))
 
 
 @pytest.fixture
@@ -192,3 +199,103 @@ def test_a_notebook_sees_the_first_sequences(parts: Decomposition) -> None:
     rows = replace(parts, mask=torch.arange(24) < torch.full((50, 1), 9)).rows()
     assert rows[3][0] == parts.clips.label_text(3)
     assert rows[3][1].shape == (9, 8)
+
+
+# --- chunks
+
+
+def decomposed(kind: str, lengths: np.ndarray | None, device: str = "cpu", count: int = 11) -> Decomposition:
+    """Random networks around random latents; in float64, where one chunk's rounding is another's."""
+    torch.manual_seed(0)
+    pixels = kind.startswith("uint")
+    frame, units = (
+        (3, 32, 32) if pixels else (5,),
+        Units(255.0, dtype=kind) if pixels else Units((2.0,) * 5, (1e3,) * 5, kind),
+    )
+    model = KoopmanAutoencoder.for_shape(frame, 4, 6, width=4).double().to(device)
+    z = torch.randn(count, 7, 4, dtype=torch.float64)
+    x = np.zeros((count, 7, *frame), kind)
+    clips = Sequences.of(x, units=units, lengths=np.full(count, 7) if lengths is None else lengths)
+    mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(device)
+    return Decomposition.of(model, fit_operator(z.to(device)), clips, z.to(device), 2, by_distance, mask)
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_CUDA])
+@pytest.mark.parametrize("lengths", [None, np.arange(11) % 4 + 4])
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "float32", "float64"])
+def test_chunks_together_are_what_decode_gives(
+    kind: str, lengths: np.ndarray | None, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = decomposed(kind, lengths, device).swap("static", np.roll(np.arange(11), 1))
+    monkeypatch.setattr(decomposition, "at_once", lambda *_: 11)
+    whole = parts.units.from_model(parts.model.eval().decode(parts.z).detach()).cpu().numpy()  # in one go
+    if parts.mask is not None:
+        whole[~parts.mask.cpu().numpy()] = 0
+    assert np.array_equal(parts.decode(), whole)
+    monkeypatch.setattr(decomposition, "at_once", lambda *_: 3)
+    pieces = list(parts.decoded())
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 2]
+    assert {piece.device.type for piece in pieces} == {device}
+    assert {piece.dtype for piece in pieces} == {getattr(torch, kind)}
+    assert not any(piece.requires_grad for piece in pieces)
+    again = torch.cat(pieces).cpu().numpy()
+    assert np.array_equal(again, parts.decode())
+    assert np.allclose(again, whole, rtol=1e-6, atol=1 if kind.startswith("uint") else 0)
+    assert again.std() > 0
+
+
+def test_a_chunk_is_decoded_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = decomposed("uint8", None)
+    seen: list[int] = []
+    parts.model.decoder.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    monkeypatch.setattr(decomposition, "CHUNK", 2)
+    pieces = parts.decoded()
+    assert seen == []
+    next(pieces)
+    assert seen == [2]
+
+
+def test_a_gpu_gets_more_at_once() -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    sprites = (8, 3, 64, 64)
+    assert at_once(cpu, sprites) == decomposition.CHUNK
+    assert (
+        at_once(cuda, sprites) * 8 * 3 * 64 * 64 <= decomposition.NUMBERS < (at_once(cuda, sprites) + 1) * 8 * 3 * 64**2
+    )
+    assert at_once(cuda, (2, 1)) == decomposition.MOST
+    assert at_once(cuda, (10**6, 3, 64, 64)) == 1
+    assert [part.tolist() for part in chunks(5, 2)] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_factor_that_was_asked_for_once_can_be_used_again(parts: Decomposition) -> None:
+    donor = np.roll(np.arange(50), 7)
+    for what in ("static", ["static", "dynamic"], [0]):
+        factor = parts.factor(what)
+        assert torch.equal(parts.swap(factor, donor).z, parts.swap(what, donor).z)
+    one, other = (parts.sample(what, torch.Generator().manual_seed(3)).z for what in (parts.factor("static"), "static"))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("device", [ON_CUDA])
+@pytest.mark.parametrize("weights", [over_two, over_batch])
+def test_the_same_draws_are_used_on_every_device(weights: Weights, device: str) -> None:
+    here, there = (decomposed("float64", None, where) for where in ("cpu", device))
+    one, other = (each.sample("static", torch.Generator().manual_seed(3), weights).z for each in (here, there))
+    assert torch.allclose(one, other.cpu(), atol=1e-9)
+    donor = np.roll(np.arange(11), 2)
+    assert torch.allclose(here.swap("dynamic", donor).z, there.swap("dynamic", donor).z.cpu(), atol=1e-9)
+
+
+@pytest.mark.parametrize("device", [ON_CUDA])
+def test_nothing_waits_for_the_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are drawn, sent, mixed, decoded and scaled while it works."""
+    parts = decomposed("uint8", None, device)
+    monkeypatch.setattr(decomposition, "NUMBERS", 3 * 7 * 3 * 32 * 32)
+    factor, draws = parts.factor("static"), torch.Generator().manual_seed(0)
+    assert len(list(parts.sample(factor, draws).decoded())) == 4  # and everything has been set up
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in parts.sample(factor, draws).swap(factor, np.roll(np.arange(11), 1)).decoded():
+            pass
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

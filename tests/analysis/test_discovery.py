@@ -1,6 +1,6 @@
 """Factors are found in sequences of which the factors are known."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -335,10 +335,10 @@ def seer(parts: Decomposition) -> Any:
         own = (parts.z[:, 0] @ KNOWN[name]).numpy()
         corners[name] = np.stack([own[codes == value].mean(0) for value in np.unique(codes)])
 
-    def judge(x: NDArray[Any], lengths: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        verdict = {}
+    def judge(x: Iterator[torch.Tensor], lengths: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        verdict, start = {}, torch.cat([some[:, 0] for some in x])
         for name, points in corners.items():
-            own = x[:, 0] @ KNOWN[name].numpy()
+            own = (start @ KNOWN[name]).numpy()
             verdict[name] = np.linalg.norm(own[:, None] - points, axis=-1).argmin(1)
         return verdict
 

@@ -4,7 +4,7 @@ The networks are the identity. A trained judge would only blur the figures, so l
 the coordinates in which the set was made, by the nearest of the points that stand for their values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -114,6 +114,11 @@ def found_of(
     return Found(factors, "known", "a linear set")
 
 
+def whole(x: Array | Iterator[Tensor]) -> Array:
+    """The sequences that a judge was shown, if need be in chunks."""
+    return x if isinstance(x, np.ndarray) else torch.cat(list(x)).numpy()
+
+
 @dataclass(frozen=True)
 class Reads:
     """Labels read off the first frame, or off each for a judge of frames."""
@@ -127,13 +132,14 @@ class Reads:
     def labels(self) -> tuple[str, ...]:
         return tuple(self.points)
 
-    def logits(self, x: Array, lengths: Array | None = None) -> dict[str, Array]:
-        return self._look(x[:, 0])
+    def logits(self, x: Array | Iterator[Tensor], lengths: Array | None = None) -> dict[str, Array]:
+        return self._look(whole(x)[:, 0])
 
-    def predict(self, x: Array, lengths: Array | None = None) -> dict[str, Array]:
+    def predict(self, x: Array | Iterator[Tensor], lengths: Array | None = None) -> dict[str, Array]:
         return {label: logits.argmax(1) for label, logits in self.logits(x, lengths).items()}
 
-    def predict_frames(self, x: Array, lengths: Array) -> dict[str, Array]:
+    def predict_frames(self, x: Array | Iterator[Tensor], lengths: Array) -> dict[str, Array]:
+        x = whole(x)
         codes = {label: logits.argmax(-1) for label, logits in self._look(x).items()}
         behind = np.arange(x.shape[1]) >= lengths[:, None]
         return {label: np.where(behind, -1, each) for label, each in codes.items()}

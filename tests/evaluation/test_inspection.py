@@ -1,6 +1,7 @@
 """Errors, leaks, codes and costs of runs of which everything is known: their networks are the identity."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,18 @@ from diskoop.run import Run
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
 from diskoop.training.loop import frozen_operator
-from tests.evaluation.known import DOUBLE, MOVING, POINTS, PROJECTORS, TRUE, found_of, linear_set, plain_run, reads
+from tests.evaluation.known import (
+    DOUBLE,
+    MOVING,
+    POINTS,
+    PROJECTORS,
+    TRUE,
+    found_of,
+    linear_set,
+    plain_run,
+    reads,
+    whole,
+)
 
 Array = NDArray[Any]
 PLAN = Plan(repeats=1)
@@ -321,10 +333,10 @@ def test_frames_of_one_sequence_agree_as_far_as_they_show_one_value(run: Run, cl
     class Blinking:
         labels = ("level", "light", MOVING)
 
-        def predict_frames(self, x: Array, lengths: Array) -> dict[str, Array]:
-            assert np.array_equal(lengths, np.full(len(x), 8))
+        def predict_frames(self, x: Iterator[Tensor], lengths: Array) -> dict[str, Array]:
+            assert (lengths == 8).all()
             codes = judge.predict_frames(x, lengths)
-            return {"level": codes["level"], "light": np.tile([0, 1], (len(x), 4)), MOVING: codes[MOVING]}
+            return {"level": codes["level"], "light": np.tile([0, 1], (len(lengths), 4)), MOVING: codes[MOVING]}
 
     figures = consistency(run, clips, Blinking(), MOVING, PLAN)  # type: ignore[arg-type]
     assert {key: value.mean for key, value in figures.items()} == {
@@ -346,9 +358,9 @@ def test_it_is_the_static_part_that_is_swapped(clips: Sequences) -> None:
     seen: list[Array] = []
 
     class Looking:
-        def predict_frames(self, x: Array, lengths: Array) -> dict[str, Array]:
-            seen.append(x)
-            return {"level": np.zeros(x.shape[:2], np.int64)}
+        def predict_frames(self, x: Iterator[Tensor], lengths: Array) -> dict[str, Array]:
+            seen.append(whole(x))
+            return {"level": np.zeros(seen[-1].shape[:2], np.int64)}
 
     run = plain_run(clips, 2)
     consistency(run, clips, Looking(), None, PLAN)  # type: ignore[arg-type]

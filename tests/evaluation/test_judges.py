@@ -1,5 +1,7 @@
 """A judge is right, looks at nothing it should not, and remembers what it learnt."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -21,6 +23,7 @@ from diskoop.settings import DataSettings
 from diskoop.training.progress import Reporter
 
 SETTINGS = DataSettings(name="oscillators")
+ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here"))
 
 
 class Quiet(Reporter):
@@ -273,6 +276,108 @@ def test_values_that_are_no_numbers_are_refused(judge: Judge, series: Sequences)
     x[1, 5, 2] = np.nan
     with pytest.raises(InputError, match="expected finite values"):
         judge.logits(x)
+
+
+# --- chunk by chunk ---------------------------------------------------------------------------------------------------
+
+
+def pieces(x: torch.Tensor, sizes: list[int]) -> Iterator[torch.Tensor]:
+    return iter(torch.split(x, sizes))
+
+
+def on(judge: Judge, device: str) -> Judge:
+    """In float64: convolutions on CUDA round float32 to fewer bits."""
+    return replace(judge, network=deepcopy(judge.network).double().to(device))
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_CUDA])
+@pytest.mark.parametrize("unequal", [False, True])
+def test_tensors_and_chunks_are_judged_like_arrays(
+    onlooker: Judge, judge: Judge, video: Sequences, series: Sequences, unequal: bool, device: str
+) -> None:
+    for who, data in ((onlooker, video), (judge, series)):
+        x = data.x[:150]
+        lengths = np.random.default_rng(0).integers(2, x.shape[1] + 1, 150) if unequal else None
+        wanted = who.logits(x, lengths)
+        tensor = torch.from_numpy(x).to(device)
+        assert close(on(who, device).logits(tensor, lengths), wanted)
+        assert close(on(who, device).logits(x, lengths), wanted)
+        assert close(on(who, device).logits(pieces(tensor, [70, 1, 79]), lengths), wanted)
+        frames = on(who, device).predict_frames(pieces(tensor, [70, 1, 79]), lengths)
+        agree = [(frames[label] == codes).mean() for label, codes in who.predict_frames(x, lengths).items()]
+        assert min(agree) > 0.99
+        if device == "cpu":  # the same chunks, so the same numbers
+            assert same(who.logits(tensor, lengths), wanted)
+            assert same(who.logits(pieces(tensor, [64, 64, 22]), lengths), wanted)
+
+
+def test_a_chunk_is_looked_at_before_the_next_is_made(onlooker: Judge, video: Sequences) -> None:
+    """So that there is never more than one of them in memory."""
+    events: list[str] = []
+    look = onlooker.network.forward
+
+    def watching(x: torch.Tensor, mask: torch.Tensor | None = None) -> list[torch.Tensor]:
+        events.append("seen")
+        return look(x, mask)
+
+    def chunks() -> Iterator[torch.Tensor]:
+        for begin in (0, 3):
+            events.append("made")
+            yield torch.from_numpy(video.take(range(begin, begin + 3)))
+
+    watched = replace(onlooker, network=deepcopy(onlooker.network))
+    watched.network.forward = watching  # type: ignore[method-assign]
+    watched.logits(chunks())
+    assert events == ["made", "seen"] * 2
+
+
+def test_nothing_comes_of_no_chunks(onlooker: Judge) -> None:
+    assert onlooker.logits(iter([]))["colour"].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lengths", "wanted"),
+    [
+        (
+            [torch.zeros(2, 6, 3, 16, 16, dtype=torch.uint8)],
+            None,
+            r"\(n, time, 3, 32, 32\) to judge, got \(2, 6, 3, 16, 16\)",
+        ),
+        ([torch.zeros(2, 6, 3, 32, 32)], None, "expected values as uint8 to judge, got float32"),
+        ([torch.zeros(2, 6, 3, 32, 32, dtype=torch.bool)], None, "expected values as uint8 to judge, got bool"),
+        (
+            [torch.zeros(2, 6, 3, 32, 32, dtype=torch.uint8)] * 2,
+            [6, 6, 6],
+            r"expected 2 lengths from 1 to 6, got \[6\]",
+        ),
+        ([torch.zeros(2, 6, 3, 32, 32, dtype=torch.uint8)] * 2, [6] * 5, "expected 4 lengths, got 5"),
+        ([torch.zeros(2, 6, 3, 32, 32, dtype=torch.uint8)], [6, 7], r"expected 2 lengths from 1 to 6, got \[6 7\]"),
+    ],
+)
+def test_chunks_that_it_cannot_look_at_are_refused(
+    onlooker: Judge, chunks: list[torch.Tensor], lengths: list[int] | None, wanted: str
+) -> None:
+    with pytest.raises(InputError, match=wanted):
+        onlooker.logits(iter(chunks), lengths)
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_CUDA])
+def test_one_chunk_that_is_no_numbers_is_enough(judge: Judge, series: Sequences, device: str) -> None:
+    good = torch.from_numpy(series.take(range(6))).to(device)
+    bad = good.clone()
+    bad[4, 20, 1] = torch.inf
+    looks = on(judge, device)
+    for order in ([good, bad], [bad, good]):
+        with pytest.raises(InputError, match="expected finite values"):
+            looks.logits(iter(order))
+    assert close(
+        looks.logits(iter([bad]), [24] * 4 + [20, 24]), looks.logits(good, [24] * 4 + [20, 24])
+    )  # behind the end
+
+
+def test_whole_numbers_are_judged_as_such(judge: Judge, series: Sequences) -> None:
+    x = np.rint(100 * series.x[:5])
+    assert close(judge.logits(x.astype(np.int32)), judge.logits(x))
 
 
 # --- single frames ----------------------------------------------------------------------------------------------------

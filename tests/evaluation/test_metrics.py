@@ -303,9 +303,21 @@ def test_diversity_is_a_ratio_of_mean_distances() -> None:
 
 
 def test_distances_are_root_mean_squared() -> None:
-    assert metrics._mean_distance(np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0]]), "rows") == pytest.approx(
+    assert metrics.mean_distance(np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0]]), "rows") == pytest.approx(
         (3 + 3 + 6 / np.sqrt(2)) / 3
     )
+
+
+def test_diversity_of_tensors_is_that_of_arrays() -> None:
+    x = fresh().integers(0, 256, (9, 4, 3), np.uint8)
+    real = fresh().integers(0, 200, (7, 4, 3), np.uint8)
+    wanted = diversity(x, real)
+    assert diversity(torch.from_numpy(x), torch.from_numpy(real)) == pytest.approx(wanted, rel=1e-14)
+    assert diversity(x, real, apart=metrics.mean_distance(real, "rows")) == wanted
+    with pytest.raises(InputError, match=r"samples \(n, 4, 3\) as the data are, got \(9, 3, 3\)"):
+        diversity(torch.from_numpy(x)[:, :3], torch.from_numpy(real))
+    with pytest.raises(InputError, match="finite samples"):
+        diversity(torch.full((9, 4, 3), torch.nan), torch.from_numpy(real))
 
 
 def test_a_collapse_has_no_diversity() -> None:

@@ -1,5 +1,6 @@
 """The matrix, its score and its floor on sequences whose labels can be read off."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,10 +36,11 @@ def verdict(parts: Decomposition) -> Any:
         own, codes = parts.z[:, 0].numpy() @ KNOWN[name], parts.clips.labels[name]
         corners[name] = np.stack([own[codes == value].mean(0) for value in np.unique(codes)])
 
-    def judge(x: NDArray[Any], lengths: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        assert lengths.tolist() == [24] * len(x)
+    def judge(x: Iterator[torch.Tensor], lengths: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        start = torch.cat([some[:, 0] for some in x]).numpy()
+        assert lengths.tolist() == [24] * len(start)
         return {
-            name: np.linalg.norm((x[:, 0] @ KNOWN[name])[:, None] - points, axis=-1).argmin(1)
+            name: np.linalg.norm((start @ KNOWN[name])[:, None] - points, axis=-1).argmin(1)
             for name, points in corners.items()
         }
 

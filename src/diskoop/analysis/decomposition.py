@@ -1,7 +1,7 @@
 """sequences -> spectrum, coefficients, static and dynamic parts; swap, sample, forecast"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.data.sequences import Sequences, Units
+from diskoop.data.sequences import Sequences, Units, bits, sent
 from diskoop.errors import InputError, suggest
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.factors import Factor, swap
@@ -21,9 +21,11 @@ from diskoop.numerics.weights import Weights, over_two
 from diskoop.pictures import figure_bytes, rows_figure
 
 CHUNK = 64  # sequences that go through a network at once, so that memory does not grow with the set
+NUMBERS = 2**25  # of frames that do so on a GPU, which idles between small pieces of work; 1 to 2 GiB within a network
+MOST = 4096  # sequences there: short signals have few numbers, and many more inside
 SHOWN = 4  # sequences that a notebook shows
 
-What = str | Sequence[str] | Sequence[int]  # a factor's name, several names, or mode indices
+What = str | Sequence[str] | Sequence[int] | Factor  # a factor's name, several names, mode indices, or a factor
 Donors = Sequence[int] | NDArray[Any] | Mapping[int, int]
 
 
@@ -68,6 +70,9 @@ class Decomposition:
             "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
             **(found or {}),
         }
+        # All where the latents are: those that were found come from a file.
+        home = factors["static"].projector.to(z.device)
+        factors = {name: replace(factor, projector=factor.projector.to(home)) for name, factor in factors.items()}
         return cls(model, operator, spectrum, chosen, z, factors, clips, mask)
 
     def __len__(self) -> int:
@@ -104,7 +109,9 @@ class Decomposition:
         return mean_over_frames(self.factor(what).part(self.z.double()), self.mask)
 
     def factor(self, what: What) -> Factor:
-        """A factor by name, the sum of several, or that of explicit mode indices."""
+        """A factor by name, the sum of several, or that of explicit mode indices; whoever needs it often keeps it."""
+        if isinstance(what, Factor):
+            return what
         words: list[Any] = [what] if isinstance(what, str) else [_plain(word) for word in what]
         indices = [word for word in words if isinstance(word, int)]
         names = [word for word in words if isinstance(word, str)]
@@ -115,6 +122,8 @@ class Decomposition:
         for name in names:
             if name not in self.factors:
                 raise InputError(f"unknown factor {name!r}; {suggest(name, self.factors)}")
+        if len(set(names)) == 1:
+            return self.factors[names[0]]
         nothing = torch.zeros_like(self.factors["static"].projector)
         joined = sum((self.factors[name].projector.to(nothing) for name in dict.fromkeys(names)), start=nothing)
         if not torch.allclose(joined @ joined, joined, atol=1e-6 * float(joined.abs().amax()) ** 2):
@@ -161,7 +170,7 @@ class Decomposition:
 
         Where they differ in length, what all that are mixed have is left.
         """
-        mixture = weights(len(self), generator).to(self.z)  # (n, n), rows sum to 1
+        mixture = sent(weights(len(self), generator).to(self.z.dtype), self.z.device)  # (n, n), rows sum to 1
         mixed = torch.einsum("ij,jtk->itk", mixture, self.z)
         mask = self.mask
         if mask is not None:
@@ -185,15 +194,28 @@ class Decomposition:
         mask = None if inside.all() else inside
         return replace(self, z=z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0), mask=mask)
 
-    @torch.no_grad()
     def decode(self) -> NDArray[Any]:
         """(n, time, ...) in the units the sequences came in, zero where there is no frame."""
+        return torch.cat([some.cpu() for some in self.decoded()]).numpy()
+
+    def decoded(self) -> Iterator[Tensor]:
+        """What `decode` gives, a chunk (some, time, ...) after another, and on the device of the model."""
+        at = 0
+        for some in self.outputs():
+            x = self.units.from_model(some)
+            if self.mask is not None:
+                missing = ~self.mask[at : at + len(x)]
+                x = bits(x).masked_fill(missing.reshape(*missing.shape, *[1] * (x.ndim - 2)), 0).view(x.dtype)
+            at += len(x)
+            yield x
+
+    @torch.no_grad()
+    def outputs(self) -> Iterator[Tensor]:
+        """Chunks of frames (some, time, ...) in the model's units, padding and all."""
         self.model.eval()
-        frames = [self.units.from_model(self.model.decode(some)).cpu() for some in self.z.split(CHUNK)]  # type: ignore[no-untyped-call]
-        x = torch.cat(frames).numpy()
-        if self.mask is not None:
-            x[~self.mask.cpu().numpy()] = 0
-        return x
+        shape = (self.z.shape[1], *self.clips.shape[2:])
+        for some in self.z.split(at_once(self.z.device, shape)):  # type: ignore[no-untyped-call]
+            yield self.model.decode(some)
 
     def rows(self) -> list[tuple[str, NDArray[Any]]]:
         """Each sequence decoded, without padding, under what is known of it."""
@@ -208,17 +230,22 @@ class Decomposition:
             if not all(isinstance(_plain(who), int) and 0 <= who <= last for who in everyone):
                 raise InputError(f"expected sequences from 0 to {last}, got {dict(donor)}")
             donor = [donor.get(i, i) for i in range(len(self))]
-        givers = torch.as_tensor(np.asarray(donor), device=self.z.device)
-        whole = not givers.is_floating_point() and givers.dtype != torch.bool
-        if not whole or givers.shape != (len(self),) or not ((givers >= 0) & (givers <= last)).all():
+        givers = np.asarray(donor)
+        if givers.dtype.kind not in "ui" or givers.shape != (len(self),) or ((givers < 0) | (givers > last)).any():
             wanted = f"{len(self)} donors from 0 to {last}, one for each sequence"
-            raise InputError(f"expected {wanted}, got {np.asarray(donor)}")
-        return givers
+            raise InputError(f"expected {wanted}, got {givers}")
+        return sent(torch.from_numpy(givers.astype(np.int64)), self.z.device)
 
 
-def chunks(count: int) -> list[NDArray[np.int64]]:
-    """The numbers below `count`, CHUNK at a time."""
-    return np.split(np.arange(count), range(CHUNK, count, CHUNK))
+def at_once(device: torch.device, shape: Sequence[int]) -> int:
+    """How many sequences of `shape` (time, ...) go through a network at once on `device`."""
+    return CHUNK if device.type == "cpu" else min(MOST, max(1, NUMBERS // math.prod(shape)))
+
+
+def chunks(count: int, size: int | None = None) -> list[NDArray[np.int64]]:
+    """The numbers below `count`, CHUNK at a time or `size`."""
+    size = size or CHUNK
+    return np.split(np.arange(count), range(size, count, size))
 
 
 def mean_over_frames(z: Tensor, mask: Tensor | None) -> Tensor:

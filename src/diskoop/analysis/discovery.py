@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.atoms import Atoms, find_atoms
-from diskoop.analysis.decomposition import CHUNK, Decomposition
+from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.editing import PARTS
 from diskoop.errors import InputError, suggest
 from diskoop.numerics.components import CUT, group
 from diskoop.numerics.factors import Factor, swap
 
 Array = NDArray[Any]
-# Sequences (n, time, ...) and their lengths -> label -> (n,) codes.
-Verdict = Callable[[Array, Array], Mapping[str, Array]]
+# Chunks (some, time, ...) of n sequences, as `Decomposition.decoded` has them, and n lengths -> label -> (n,) codes.
+Verdict = Callable[[Iterator[Tensor], Array], Mapping[str, Array]]
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
 
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
@@ -351,7 +351,7 @@ class ModeSearch:
         kept = []
         for modes in self.watch(candidates, "sets of modes"):
             new = parts.swap(modes, donors)
-            verdict = self.judge(new.decode(), new.lengths)
+            verdict = self.judge(new.decoded(), new.lengths)
             if unknown := [name for name in names if name not in verdict]:
                 raise InputError(f"the judge says nothing of {', '.join(unknown)}, only of {', '.join(verdict)}")
             kept.append(
@@ -531,5 +531,4 @@ def _strengths(parts: Decomposition, projectors: Sequence[Tensor], seed: int) ->
 
 
 def _decoded(parts: Decomposition, z: Tensor) -> Tensor:
-    parts.model.eval()
-    return torch.cat([parts.model.decode(some) for some in z.split(CHUNK)])  # type: ignore[no-untyped-call]
+    return torch.cat(list(replace(parts, z=z).outputs()))

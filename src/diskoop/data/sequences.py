@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -34,17 +35,22 @@ class Units:
 
     def from_model(self, x: Tensor) -> Tensor:
         dtype: torch.dtype = getattr(torch, self.dtype)
-        x = x.cpu().double() if dtype == torch.float64 else x  # first, or a large offset eats float32's precision
+        x = x.double() if dtype == torch.float64 else x  # first, or a large offset eats float32's precision
         x = x * _alike(self.scale, x) + _alike(self.offset, x)
         if dtype.is_floating_point:
             return x.to(dtype)
         span = torch.iinfo(dtype)
-        return x.round().clamp(span.min, span.max).to(dtype)
+        return x.round_().clamp_(span.min, span.max).to(dtype)
 
 
 def _alike(value: float | tuple[float, ...], x: Tensor) -> float | Tensor:
     """A number for each feature goes to where `x` is; one for all is there already."""
-    return value if isinstance(value, float | int) else x.new_tensor(value)
+    return value if isinstance(value, float | int) else _laid_out(value, x.dtype, x.device)
+
+
+@lru_cache(16)  # sent once: a GPU that is sent something stops for it
+def _laid_out(value: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(value, dtype=dtype, device=device)
 
 
 PIXELS = Units(scale=255.0, dtype="uint8")
@@ -184,9 +190,9 @@ class Sequences:
 
     def deliver(self, x: Tensor, mask: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor | None]:
         """The second half: to where the model is. Pixels are scaled there, where it is quick."""
-        x = x.to(weight.device)
+        x = sent(x, weight.device)
         x = self.units.to_model(x).to(weight.dtype) if self.is_video else x
-        return x, None if mask is None else mask.to(weight.device)
+        return x, None if mask is None else sent(mask, weight.device)
 
     def select(self, indices: NDArray[Any] | Sequence[int] | slice) -> "Sequences":
         """A smaller set, by indices, a mask or a slice; nothing is read."""
@@ -265,6 +271,18 @@ class Sequences:
 
 
 _PURPOSES = {"train": "train on", "val": "validate with", "test": "test on"}
+
+
+def sent(x: Tensor, device: torch.device) -> Tensor:
+    """`x` on `device`. A GPU takes it from pinned memory when it gets there, and nobody waits."""
+    if device.type == "cuda" and not x.is_cuda:
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)
+
+
+def bits(x: Tensor) -> Tensor:
+    """`x` as what has as many bits, to pick from and to fill: torch knows neither for uint16."""
+    return x.view(torch.int16) if x.dtype == torch.uint16 else x
 
 
 def mask_of(lengths: Indices) -> NDArray[np.bool_] | None:

@@ -154,7 +154,7 @@ def consistency(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
     """
     parts = run.decompose(plan.some(clips, LOOKED_AT, 6))
     new = parts.swap("static", plan.random(8).permutation(len(parts)))
-    seen = judge.predict_frames(new.decode(), new.lengths)
+    seen = judge.predict_frames(new.decoded(), new.lengths)
     figures: Figures = {}
     for label, codes in seen.items():
         if label != moving:

@@ -18,9 +18,9 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diskoop.analysis.decomposition import CHUNK, chunks
+from diskoop.analysis.decomposition import at_once, chunks
 from diskoop.data.cache import digest
-from diskoop.data.sequences import Array, Indices, Sequences, Units, mask_of
+from diskoop.data.sequences import Array, Indices, Sequences, Units, bits, mask_of, sent
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import real_lengths
 from diskoop.models.frames import of_real_frames
@@ -42,6 +42,9 @@ NOISE = 0.03  # in the model's units: the strongest noise
 FLOORS = {"sprites": 0.99, "puppets": 0.99}  # what a judge of these sets must reach for its verdicts to count
 GOOD = 0.99  # elsewhere a label may be harder to tell; below this it is said
 GLIMPSES = 4096  # sequences of which a frame is looked at to tell whether data have changed
+
+
+Frames = ArrayLike | Tensor | Iterator[Tensor]  # sequences (n, time, ...), or chunks of them as they come
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,61 +96,95 @@ class Judge:
             )
         return f"judge's floor: {floor:.0%} on {name}, reached"
 
-    def predict_frames(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, Indices]:
+    def predict_frames(self, x: Frames, lengths: ArrayLike | None = None) -> dict[str, Indices]:
         """label -> (n, time): the code that each frame shows by itself, whatever comes before and after."""
-        seen = self._checked(np.asarray(x))
-        count, time = seen.shape[:2]
-        real = real_lengths(lengths, count, time)
-        inside = np.arange(time) < real[:, None]
-        codes = {label: np.full((count, time), -1, np.int64) for label in self.labels}
-        for label, some in self.predict(seen[inside][:, None]).items():
+        there: list[NDArray[np.bool_]] = []  # (some, time) for each chunk
+
+        def alone() -> Iterator[Tensor]:
+            for some, real in self._chunks(x, lengths):
+                there.append(np.arange(some.shape[1]) < real[:, None])
+                at = sent(torch.from_numpy(np.flatnonzero(there[-1])), some.device)
+                yield bits(some.flatten(0, 1))[at].view(some.dtype).unsqueeze(1)
+
+        seen = self.predict(alone())
+        inside = np.concatenate(there)
+        codes = {label: np.full(inside.shape, -1, np.int64) for label in self.labels}
+        for label, some in seen.items():
             codes[label][inside] = some
         return codes
 
-    def predict(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, Indices]:
+    def predict(self, x: Frames, lengths: ArrayLike | None = None) -> dict[str, Indices]:
         """label -> (n,): the code of the value that each sequence shows. `x` and `lengths` as in `logits`."""
         return {label: logits.argmax(1) for label, logits in self.logits(x, lengths).items()}
 
     @torch.no_grad()
-    def logits(self, x: ArrayLike, lengths: ArrayLike | None = None) -> dict[str, NDArray[np.float32]]:
-        """label -> (n, values), for sequences (n, time, ...) in the user's units.
+    def logits(self, x: Frames, lengths: ArrayLike | None = None) -> dict[str, NDArray[np.float32]]:
+        """label -> (n, values), for sequences (n, time, ...) in the user's units, whole or chunk by chunk.
 
-        `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at.
+        `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at. Nothing waits
+        for a GPU until all chunks have been looked at.
         """
-        seen = self._checked(np.asarray(x))
-        real = real_lengths(lengths, *seen.shape[:2])
-        out = {label: np.empty((len(seen), len(names)), np.float32) for label, names in self.values.items()}
         self.network.eval()
-        for at in range(0, len(seen), CHUNK):
-            some = slice(at, at + CHUNK)
-            for label, logits in zip(out, self._look(seen[some], real[some]), strict=True):
-                out[label][some] = logits.cpu().numpy()
-        return out
-
-    def _look(self, x: Array, lengths: Indices) -> list[Tensor]:
-        """Logits (n, values) for each label."""
         weight = next(self.network.parameters())
-        frames = torch.from_numpy(x[:, : lengths.max()])
+        classes = [len(names) for names in self.values.values()]
+        verdicts = [weight.new_empty(0, sum(classes))]
+        finite = torch.ones((), dtype=torch.bool, device=weight.device)
+        for some, real in self._chunks(x, lengths):
+            if len(some):
+                heads, sound = self._look(some, real, weight)
+                verdicts.append(torch.cat(heads, 1))
+                finite = finite & sound
+        seen = torch.cat(verdicts).float().cpu()
+        if not finite:
+            raise InputError("expected finite values to judge, got some that are infinite or no numbers")
+        return {label: part.numpy() for label, part in zip(self.values, seen.split(classes, 1), strict=True)}  # type: ignore[no-untyped-call]
+
+    def _look(self, x: Tensor, lengths: Indices, weight: Tensor) -> tuple[list[Tensor], Tensor | bool]:
+        """Logits (some, values) for each label, and whether all that was looked at are numbers."""
+        frames = sent(x[:, : int(lengths.max())], weight.device)
         if not self.network.is_video:  # in full precision: a large offset would eat float32's
             frames = frames.double()
         frames = self.units.to_model(frames)
-        mask = None if (inside := mask_of(lengths)) is None else torch.from_numpy(inside)
-        if not (frames if mask is None else frames[mask]).isfinite().all():
-            raise InputError("expected finite values to judge, got some that are infinite or no numbers")
-        verdicts: list[Tensor] = self.network(frames.to(weight), None if mask is None else mask.to(weight.device))
-        return verdicts
+        mask = None if (inside := mask_of(lengths)) is None else sent(torch.from_numpy(inside), weight.device)
+        sound: Tensor | bool = True
+        if x.is_floating_point():
+            numbers = frames.flatten(2).isfinite().all(2)  # (some, time)
+            sound = (numbers if mask is None else numbers | ~mask).all()
+        return self.network(frames.to(weight), mask), sound
 
-    def _checked(self, x: Array) -> Array:
-        """`x` as torch takes it, or an InputError that says what it should have been."""
-        frame = self.network.frame
-        if x.ndim != 2 + len(frame) or x.shape[2:] != frame or x.shape[1] == 0:
-            raise InputError(f"expected sequences (n, time, {', '.join(map(str, frame))}) to judge, got {x.shape}")
-        native = x.dtype.newbyteorder("=")  # torch takes no other
+    def _chunks(self, x: Frames, lengths: ArrayLike | None) -> Iterator[tuple[Tensor, Indices]]:
+        """As many sequences as are looked at together, and how many frames of each are real."""
+        if isinstance(x, Iterator):
+            real, at = None if lengths is None else np.asarray(lengths), 0
+            for some in x:
+                yield from self._chunks(some, None if real is None else real[at : at + len(some)])
+                at += len(some)
+            if real is not None and len(real) != at:
+                raise InputError(f"expected {at} lengths, got {len(real)}")
+            return
+        seen = self._checked(x)
+        size = at_once(next(self.network.parameters()).device, seen.shape[1:])
+        parts = chunks(len(seen), size)
+        real = real_lengths(lengths, *seen.shape[:2])
+        yield from zip(seen.split(size), (real[part] for part in parts), strict=True)  # type: ignore[no-untyped-call]
+
+    def _checked(self, x: ArrayLike | Tensor) -> Tensor:
+        """`x` as a tensor where it is, or an InputError that says what it should have been."""
+        given = x if isinstance(x, Tensor) else _native(np.asarray(x))
+        frame, shape = self.network.frame, tuple(given.shape)
+        if len(shape) != 2 + len(frame) or shape[2:] != frame or shape[1] == 0:
+            raise InputError(f"expected sequences (n, time, {', '.join(map(str, frame))}) to judge, got {shape}")
+        name = str(given.dtype).removeprefix("torch.")
         # Fractions where whole numbers are the units are most likely in other units: all of 0 to 1 is black there.
         whole = self.units.dtype.startswith("uint")
-        if native.kind not in "uif" or (whole and native != self.units.dtype):
-            raise InputError(f"expected values as {self.units.dtype} to judge, got {x.dtype}")
-        return np.ascontiguousarray(x, native)
+        if not name.startswith(("uint", "int", "float")) or (whole and name != self.units.dtype):
+            raise InputError(f"expected values as {self.units.dtype} to judge, got {name}")
+        return given if isinstance(given, Tensor) else torch.from_numpy(given)
+
+
+def _native(x: Array) -> Array:
+    """As torch takes it."""
+    return np.ascontiguousarray(x, x.dtype.newbyteorder("="))
 
 
 class Network(nn.Module):
@@ -180,9 +217,16 @@ class Network(nn.Module):
         return [head(seen) for head in self.heads]
 
 
+class _Smaller(nn.Module):
+    """Frames averaged down to ACROSS pixels; those that have as many are left alone, which pooling takes long to do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.shape[-2:] == (ACROSS, ACROSS) else functional.adaptive_avg_pool2d(x, ACROSS)
+
+
 def _picture_reader(channels: int) -> nn.Sequential:
     """Frames (n, channel, height, width) -> (n, WIDTH)."""
-    layers: list[nn.Module] = [nn.AdaptiveAvgPool2d(ACROSS)]
+    layers: list[nn.Module] = [_Smaller()]
     for after in (WIDTH // 4, WIDTH // 2, WIDTH):
         # No bias: batch norm would take it away again.
         layers += [nn.Conv2d(channels, after, 4, 2, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
@@ -253,14 +297,15 @@ def _fit(
     shares = [_even(code, head.out_features) for code, head in zip(codes, network.heads, strict=True)]  # type: ignore[arg-type]
     optimizer = torch.optim.AdamW(network.parameters())
     generator = torch.Generator(weight.device).manual_seed(seed)
+    batches = _batches(len(data), seed, steps)
     network.train()
     with _bar(reporter) as progress:
         task = progress.add_task("judge", total=steps)
-        for step, ready in enumerate(read_ahead(data, _batches(len(data), seed, steps), weight.dtype)):
+        for step, ready in enumerate(read_ahead(data, batches, weight.dtype, weight.is_cuda)):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(PACE, step, steps)
             x, mask = data.deliver(ready.x, ready.mask, weight)
-            chosen = torch.from_numpy(ready.indices).to(weight.device)
+            chosen = sent(torch.from_numpy(ready.indices), weight.device)
             if of_frames:
                 x, mask, chosen = _single_frames(x, mask, chosen, generator)
             verdicts = network(_worn(x, generator), mask)
@@ -332,7 +377,8 @@ def _accuracy(judge: Judge, data: Sequences) -> dict[str, float]:
     """label -> the share of `data` that `judge` names rightly."""
     right = dict.fromkeys(judge.labels, 0)
     look = judge.predict_frames if judge.of_frames else judge.predict
-    for indices in chunks(len(data)):
+    device = next(judge.network.parameters()).device
+    for indices in chunks(len(data), at_once(device, data.shape[1:])):
         for label, codes in look(data.take(indices), data.lengths[indices]).items():
             truth = data.labels[label][indices]
             right[label] += int((codes == (truth[:, None] if judge.of_frames else truth)).sum())

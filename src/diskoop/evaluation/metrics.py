@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from diskoop.errors import InputError
 
@@ -219,39 +221,44 @@ def _verdicts(frame_codes: ArrayLike, lengths: ArrayLike | None) -> tuple[Indice
     return codes, real
 
 
-def diversity(x: ArrayLike, real: ArrayLike) -> float:
+def diversity(x: ArrayLike | Tensor, real: ArrayLike | Tensor, apart: float | None = None) -> float:
     """How far samples lie apart, next to real sequences: 1 is as diverse as those, 0 is a collapse.
 
     Both are (n, time, ...) in the same units, n being its own in each. The distance of two sequences is the root mean
-    squared difference; its mean over all pairs is compared.
+    squared difference; its mean over all pairs is compared. `apart` is that of the real ones, where it is known.
     """
     samples, others = _real_numbers(x, "samples"), _real_numbers(real, "real sequences")
     if samples.shape[1:] != others.shape[1:]:
-        raise InputError(f"expected samples (n, {_listed(others.shape[1:])}) as the data are, got {samples.shape}")
-    apart = _mean_distance(others, "real sequences")
+        wanted = f"samples (n, {_listed(tuple(others.shape[1:]))}) as the data are"
+        raise InputError(f"expected {wanted}, got {tuple(samples.shape)}")
+    apart = mean_distance(others, "real sequences") if apart is None else apart
     if apart == 0:
         raise InputError(f"cannot compare with {len(others)} real sequences that are all the same")
-    return _mean_distance(samples, "samples") / apart
+    return mean_distance(samples, "samples") / apart
 
 
-def _mean_distance(x: Array, what: str) -> float:
-    """The mean over all pairs of the root mean squared difference; (n, n) numbers and a BLOCK are held at a time."""
+def mean_distance(x: Array | Tensor, what: str) -> float:
+    """The mean over all pairs of the root mean squared difference; (n, n) numbers and a BLOCK are held at a time.
+
+    Computed where `x` is: sequences that were decoded on a GPU are too many to bring back.
+    """
     if len(x) < 2:
         raise InputError(f"expected two {what} at least, got {len(x)}")
     rows = x.reshape(len(x), -1)
-    gram = np.zeros((len(x), len(x)))
+    home = x.device if isinstance(x, Tensor) else torch.device("cpu")
+    gram = torch.zeros(len(x), len(x), dtype=torch.float64, device=home)
     width = max(1, BLOCK // len(x))
-    with np.errstate(over="ignore", invalid="ignore"):  # said below
-        for at in range(0, rows.shape[1], width):
-            part = rows[:, at : at + width].astype(np.float64)
-            part -= part[0]  # what all share would only cost precision, and equal rows become exactly 0
-            gram += part @ part.T
-    if not np.isfinite(gram).all():
+    for at in range(0, rows.shape[1], width):
+        some = rows[:, at : at + width]
+        part = some.double() if isinstance(some, Tensor) else torch.from_numpy(some.astype(np.float64))
+        part = part - part[0]  # what all share would only cost precision, and equal rows become exactly 0
+        gram.addmm_(part, part.T)
+    own = gram.diagonal()
+    squares = (own.unsqueeze(1) + own - 2 * gram).triu(1).clamp(min=0) / rows.shape[1]
+    mean = float(squares.sqrt().sum()) / (len(x) * (len(x) - 1) / 2)  # NaN or infinite if a number was
+    if not np.isfinite(mean):
         raise InputError(f"expected finite {what}, got some that are infinite, no numbers or too large to square")
-    own = np.diag(gram)
-    squares = own[:, None] + own - 2 * gram
-    first, second = np.triu_indices(len(x), 1)
-    return float(np.sqrt(np.maximum(squares[first, second], 0) / rows.shape[1]).mean())
+    return mean
 
 
 def reconstruction_error(x: ArrayLike, y: ArrayLike, lengths: ArrayLike | None = None) -> float:
@@ -259,7 +266,7 @@ def reconstruction_error(x: ArrayLike, y: ArrayLike, lengths: ArrayLike | None =
 
     `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at.
     """
-    one, other = _real_numbers(x, "sequences"), _real_numbers(y, "sequences")
+    one, other = np.asarray(_real_numbers(x, "sequences")), np.asarray(_real_numbers(y, "sequences"))
     if one.shape != other.shape:
         raise InputError(f"expected two sets of sequences of one shape, got {one.shape} and {other.shape}")
     total, numbers = 0.0, 0
@@ -324,8 +331,10 @@ def finite(x: ArrayLike, what: str, shape: str, ndim: int) -> Floats:
     return array.astype(np.float64)
 
 
-def _real_numbers(x: ArrayLike, what: str) -> Array:
+def _real_numbers(x: ArrayLike | Tensor, what: str) -> Array | Tensor:
     """Sequences as they are: a set of them may be large."""
+    if isinstance(x, Tensor):
+        return x
     array = np.asarray(x)
     if array.ndim < 2 or not array.size or array.dtype.kind not in "buif":
         raise InputError(f"expected {what} (n, time, ...), got {array.dtype} of shape {array.shape}")

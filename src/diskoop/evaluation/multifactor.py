@@ -56,7 +56,7 @@ def floor(classes: Sequence[int]) -> float:
 def shows_donor(parts: Decomposition, what: What, verdict: Verdict, donors: Array) -> dict[str, Array]:
     """After a swap of `what`: for each label (n,) whether a sequence shows its donor's true value."""
     new = parts.swap(what, donors)
-    seen = verdict(new.decode(), new.lengths)
+    seen = verdict(new.decoded(), new.lengths)
     labels = parts.clips.labels
     return {label: seen[label] == labels[label][donors] for label in seen if label in labels}
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, What
 from diskoop.analysis.discovery import Criterion, ModeSearch, Watch, everything, lowest, lowest_alone
@@ -18,11 +20,13 @@ from diskoop.evaluation.metrics import (
     diversity,
     inception_score,
     marginal_entropy,
+    mean_distance,
     probabilities,
     summarize,
 )
 from diskoop.evaluation.multifactor import floor, matched_factors, multifactor, shows_donor
 from diskoop.evaluation.results import Figures, exactly
+from diskoop.numerics.factors import Factor
 from diskoop.numerics.weights import Weights, over_batch, over_two
 from diskoop.run import Run
 
@@ -93,7 +97,7 @@ def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
     figures: Figures = {}
     halves: dict[str, What] = {"static": "static", "dynamic": "dynamic"}
     for name, way in WAYS.items():
-        figures |= _both_sampled(f"two/{name}", run, clips, way, halves, judge, moving, plan)
+        figures |= sampled_halves(f"two/{name}", run, clips, way, halves, judge, moving, plan)
     return figures
 
 
@@ -104,10 +108,10 @@ def two_factors_as_found(run: Run, clips: Sequences, judge: Judge, moving: str |
     if not (still and moves):
         raise InputError(f"of the factors {', '.join(run.require_found().names)} {'all' if moves else 'none'} move")
     halves: dict[str, What] = {"static": still, "dynamic": moves}
-    return _both_sampled("two/found", run, clips, WAYS["two"], halves, judge, moving, plan)
+    return sampled_halves("two/found", run, clips, WAYS["two"], halves, judge, moving, plan)
 
 
-def _both_sampled(
+def sampled_halves(
     name: str,
     run: Run,
     clips: Sequences,
@@ -117,44 +121,58 @@ def _both_sampled(
     moving: str | None,
     plan: Plan,
 ) -> Figures:
+    """Each of `halves` sampled in one `way`, the other kept."""
     figures: Figures = {}
     parts = [run.decompose(clips.select(batch), way.operator) for batch in plan.batches(len(clips))]
+    likeness = _Likeness.to(parts[0])
     for number, (sampled, what) in enumerate(halves.items()):
         generator = torch.Generator().manual_seed(int(plan.random(2, number).integers(2**31)))
+        halved = [(batch, batch.factor(what)) for batch in parts]
         rounds = [
-            _sampled(parts, what, way.weights, generator, judge, moving if sampled == "static" else None)
+            _sampled(halved, way.weights, generator, judge, moving if sampled == "static" else None, likeness)
             for _ in plan.watch(range(plan.repeats), f"{sampled} sampled")
         ]
         figures |= {f"{name}/{sampled}/{key}": value for key, value in plan.summary(rounds).items()}
     return figures
 
 
+@dataclass(frozen=True, eq=False)
+class _Likeness:
+    """The first batch, decoded as it is: what samples of it are compared with. One batch says enough."""
+
+    real: Tensor  # (n, time, ...): where lengths differ, what all of them have
+    apart: float
+
+    @classmethod
+    def to(cls, batch: Decomposition) -> "_Likeness":
+        real = torch.cat(list(batch.decoded()))[:, : int(batch.lengths.min())]
+        return cls(real, mean_distance(real, "real sequences"))
+
+    def diversity(self, frames: Tensor) -> float:
+        return diversity(frames[:, : self.real.shape[1]], self.real, self.apart)
+
+
 def _sampled(
-    parts: Sequence[Decomposition],
-    what: What,
+    halved: Sequence[tuple[Decomposition, Factor]],
     weights: Weights,
     generator: torch.Generator,
     judge: Judge,
     moving: str | None,
+    likeness: _Likeness,
 ) -> dict[str, float]:
-    """One round over all batches."""
-    kept: dict[str, list[NDArray[Any]]] = {}
-    beliefs = []
-    for batch in parts:
-        new = batch.sample(what, generator, weights)
-        frames = new.decode()
-        if batch is parts[0]:  # one says enough; where lengths differ, only what all of them have is compared
-            common = int(new.lengths.min())
-            spread = diversity(frames[:, :common], batch.decode()[:, :common])
-        for label, logits in judge.logits(frames, new.lengths).items():
-            if label in batch.clips.labels:
-                kept.setdefault(label, []).append(logits.argmax(1) == batch.clips.labels[label])
-            if label == moving:
-                beliefs.append(probabilities(logits))
-    row = {f"kept/{label}": float(np.concatenate(flags).mean()) for label, flags in kept.items()}
-    row["diversity"] = spread
-    if moving is not None and beliefs:
-        p = np.concatenate(beliefs)
+    """One round over all batches, which are judged in one go: a GPU need not wait between them."""
+    first, *others = [batch.sample(factor, generator, weights) for batch, factor in halved]
+    frames = torch.cat(list(first.decoded()))
+    lengths = np.concatenate([new.lengths for new in (first, *others)])
+    logits = judge.logits(chain([frames], *(new.decoded() for new in others)), lengths)
+    row = {}
+    for label, seen in logits.items():
+        if label in first.clips.labels:
+            truth = np.concatenate([batch.clips.labels[label] for batch, _ in halved])
+            row[f"kept/{label}"] = float((seen.argmax(1) == truth).mean())
+    row["diversity"] = likeness.diversity(frames)
+    if moving in logits:
+        p = probabilities(logits[moving])
         row |= {"acc": row[f"kept/{moving}"], "is": inception_score(p)}
         row |= {"hyx": conditional_entropy(p), "hy": marginal_entropy(p)}
     return row
@@ -176,20 +194,19 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
     if not taken:
         raise InputError(f"there is no label but {moving} to swap")
     batches = plan.batches(len(clips))[: plan.searched]
-    chosen: list[tuple[Decomposition, dict[tuple[str, str], list[int]]]] = []
+    chosen: list[tuple[Decomposition, dict[tuple[str, str], Factor]]] = []
     for batch in plan.watch(batches, "searching modes"):
         parts = run.decompose(clips.select(batch), "batch")
         tried = ModeSearch(judge.predict, tuple(taken)).tried(parts)
-        chosen.append(
-            (parts, {(key, label): tried.best(label, pick) for key, pick in CRITERIA.items() for label in taken})
-        )
+        picked = {(key, label): tried.best(label, pick) for key, pick in CRITERIA.items() for label in taken}
+        chosen.append((parts, {which: parts.factor(modes) for which, modes in picked.items()}))
     rounds = []
     for number in plan.watch(range(plan.repeats), "factorial swaps"):
         shown: dict[str, list[NDArray[Any]]] = {}
-        for place, (parts, modes) in enumerate(chosen):
+        for place, (parts, factors) in enumerate(chosen):
             donors = plan.random(3, number, place).permutation(len(parts))
-            for (key, label), indices in modes.items():
-                for seen, flags in shows_donor(parts, indices, judge.predict, donors).items():
+            for (key, label), factor in factors.items():
+                for seen, flags in shows_donor(parts, factor, judge.predict, donors).items():
                     shown.setdefault(f"{key}/{label}/{seen}", []).append(flags)
         rounds.append({key: float(np.concatenate(flags).mean()) for key, flags in shown.items()})
     return plan.summary(rounds)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diskoop.data.sequences import Indices, Sequences, mask_of
+from diskoop.data.sequences import Indices, Sequences, bits, mask_of, sent
 
 SHARE = 0.5  # of the device's free memory that a set may take
 CHUNK = 256  # sequences on the way there at a time
@@ -47,8 +47,6 @@ class Resident:
         one, _ = data.fetch(np.arange(1), weight.dtype)
         self.lengths = data.lengths
         self.x = torch.zeros(data.shape, dtype=one.dtype, device=weight.device)
-        # Gathered as what has as many bits: indexing on CUDA knows no uint16.
-        self.bits = self.x.view(torch.int16) if self.x.dtype == torch.uint16 else self.x
         for begin in range(0, len(data), CHUNK):
             some, _ = data.fetch(np.arange(begin, min(begin + CHUNK, len(data))), weight.dtype)
             self.x[begin : begin + len(some), : some.shape[1]] = some.to(weight.device)
@@ -56,14 +54,9 @@ class Resident:
     def __call__(self, batches: Iterable[Indices]) -> Iterator[Ready]:
         for indices in batches:
             lengths = self.lengths[indices]
-            chosen, mask = self._sent(torch.from_numpy(indices)), mask_of(lengths)
-            x = self.bits[chosen, : int(lengths.max())].view(self.x.dtype)
-            yield Ready(indices, x, None if mask is None else self._sent(torch.from_numpy(mask)), 0.0)
-
-    def _sent(self, small: Tensor) -> Tensor:
-        """To the device, without waiting for what it is at."""
-        pinned = small.pin_memory() if self.x.is_cuda else small
-        return pinned.to(self.x.device, non_blocking=True)
+            chosen, mask = sent(torch.from_numpy(indices), self.x.device), mask_of(lengths)
+            x = bits(self.x)[chosen, : int(lengths.max())].view(self.x.dtype)
+            yield Ready(indices, x, None if mask is None else sent(torch.from_numpy(mask), self.x.device), 0.0)
 
 
 def read_ahead(
