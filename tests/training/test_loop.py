@@ -43,6 +43,7 @@ SMALL = Settings.of(
             "warmup": 5,
             "clip": 1.0,
             "save_every": 3,
+            "precision": "32",
         },
     }
 )
@@ -325,7 +326,7 @@ VIDEO = Settings.of(
         "model": {"k": 8, "h": 8, "width": 4},
         "spectrum": {"static": 3},
         "loss": {"cycle": 1.0},
-        "train": {"epochs": 2, "batch": 4, "blur": True, "save_every": 2},
+        "train": {"epochs": 2, "batch": 4, "blur": True, "save_every": 2, "precision": "32"},
     }
 )
 

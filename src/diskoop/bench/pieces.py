@@ -222,4 +222,5 @@ def inference_verbs(case: Case, clips: Sequences, device: torch.device) -> dict[
         "encode, decompose": lambda: run.decompose(clips),
         "swap, decode": lambda: parts.swap("static", donors).decode(),
         "judge": lambda: judge.logits(frames),
+        "swap, decode, judge, all on the device": lambda: judge.logits(parts.swap("static", donors).decoded()),
     }

@@ -24,9 +24,10 @@ class Section(NamedTuple):
 
 SECTIONS = {
     "steps": Section(
-        "one training step at the paper's settings: as the paper reads, plain, ours, taking turns", steps.steps
+        "one training step at the paper's settings: as the paper reads, plain, and the one that trains here",
+        steps.steps,
     ),
-    "shares": Section("what each part of our step takes", steps.shares),
+    "shares": Section("what each stage of a captured step takes", steps.shares),
     "solvers": Section("operators and spectra with their gradients, as k grows from 20 to 320", pieces.solvers),
     "growth": Section("our step as k, the batch, the frames and their size grow", steps.growth),
     "loader": Section("how fast batches reach the device, against what a step takes", pieces.loader),

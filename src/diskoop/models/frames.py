@@ -111,7 +111,8 @@ class FrameDecoder(nn.Module):
         codes = of_each(self.time, parts)
         sizes = [part[..., 0].numel() for part in codes]
         frames = self.frames(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
-        return [x.unflatten(0, part.shape[:2]) for x, part in zip(torch.split(frames, sizes), codes, strict=True)]
+        both = zip(torch.split(frames, sizes), codes, strict=True)
+        return [x.reshape(*part.shape[:2], *x.shape[1:]) for x, part in both]
 
 
 def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:

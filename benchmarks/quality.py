@@ -1,0 +1,104 @@
+"""Is what trains faster trained as well? `python benchmarks/quality.py`
+
+Whole trainings of a preset from several seeds: with the plain step in float32, and with the step and the precision that
+are chosen here by themselves; on CUDA also captured in float32. Each run's factors are found without labels and scored on
+test sequences by the multifactor matrix. Printed are, for every way, the mean loss of each epoch, the loss of validation
+at the end and the score: averaged over the seeds, with their span.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from diskoop.data import open_data
+from diskoop.evaluation.judges import judge_for
+from diskoop.evaluation.protocols import Plan, one_at_a_time
+from diskoop.run import load
+from diskoop.settings import Settings
+from diskoop.training.checkpoint import RunFolder
+from diskoop.training.loop import Training
+from diskoop.training.precision import precision_for
+from diskoop.training.progress import Reporter
+from diskoop.training.step import PlainStep
+
+Row = dict[str, float]
+
+
+def trained(settings: Settings, plain: bool, path: Path) -> Row:
+    """A run in the folder `path`: the mean loss of each epoch, and the last one of validation."""
+    folder = RunFolder(path)
+    training = Training(settings, folder, Reporter())
+    if plain:
+        chosen = training.fabric, training.network, training.optimizer, training.train_set, settings.train.clip
+        training.step = PlainStep(*chosen)
+    path.mkdir()
+    settings.save(folder.settings)
+    training.save()
+    training.run([])
+    history = training.state.history
+    losses = {f"epoch {row['epoch']}": row["train.total"] for row in history}
+    return losses | {"validation": history[-1]["val.total"]}
+
+
+def score(path: Path, device: str) -> float:
+    """How well each factor of the run in `path` changes one label and no other."""
+    run = load(path, device)
+    everything = open_data(run.settings.data)
+    judge = judge_for(everything, run.settings.data, device)
+    run = run.keep(run.find_factors())
+    figures, _ = one_at_a_time(run, everything.part("train"), everything.part("test"), judge, Plan(repeats=1))
+    return figures["multifactor/score"].mean
+
+
+def ways(device: str) -> dict[str, tuple[str, bool]]:
+    """A name for people -> `train.precision`, and whether the plain step is to be taken."""
+    chosen = {"plain, float32": ("32", True)}
+    if device == "cuda":
+        chosen["captured, float32"] = ("32", False)
+    auto = precision_for(Settings().train, device)
+    if auto != "32":
+        chosen[f"{'captured' if device == 'cuda' else 'plain'}, {auto}"] = (auto, False)
+    return chosen
+
+
+def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
+    table = {name: [row[name] for row in rows] for name in rows[0]}
+    return {name: {"mean": float(np.mean(v)), "low": min(v), "high": max(v)} for name, v in table.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", default="demo")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=None, help="instead of the preset's")
+    parser.add_argument("--limit", type=int, default=None, help="train on the first sequences only")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    choice = parser.parse_args()
+    base = Settings.load(choice.preset).replaced({"train": {"device": choice.device}, "data": {"limit": choice.limit}})
+    if choice.epochs is not None:
+        base = base.replaced({"train": {"epochs": choice.epochs}})
+    print(f"torch {torch.__version__} on {choice.device}, {choice.preset}, {choice.seeds} seeds", flush=True)
+    found: dict[str, Any] = {}
+    for name, (precision, plain) in ways(choice.device).items():
+        rows = []
+        for seed in range(choice.seeds):
+            settings = base.replaced({"train": {"seed": seed, "precision": precision}})
+            with tempfile.TemporaryDirectory() as folder:
+                row = trained(settings, plain, Path(folder) / "run")
+                rows.append(row | {"score": score(Path(folder) / "run", choice.device)})
+        found[name] = summary(rows)
+        print(f"\n{name}")
+        for what, span in found[name].items():
+            print(f"  {what:12} {span['mean']:.4f} ({span['low']:.4f} to {span['high']:.4f})", flush=True)
+    if choice.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
