@@ -1,9 +1,9 @@
 """Is what trains faster trained as well? `python benchmarks/quality.py`
 
-Whole trainings of a preset from several seeds: with the plain step in float32, and with the step and the precision that
-are chosen here by themselves; on CUDA also captured in float32. Each run's factors are found without labels and scored on
-test sequences by the multifactor matrix. Printed are, for every way, the mean loss of each epoch, the loss of validation
-at the end and the score: averaged over the seeds, with their span.
+Whole trainings of a preset from several seeds: with the plain step in float32, and with the step and the precision
+that are chosen here by themselves; on CUDA also captured in float32. Each run's factors are found without labels and
+scored on test sequences by the multifactor matrix. Printed are, for every way, the mean loss of each epoch, the loss of
+validation at the end and the score: averaged over the seeds, with their span.
 """
 
 import argparse

@@ -45,9 +45,10 @@ def test_a_run_goes_on_only_in_the_numbers_it_began_in(tmp_path: Path, monkeypat
     def stop(*_: object) -> None:
         raise Stopped("here")
 
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
+    with monkeypatch.context() as patch:
         patch.setattr(loop.Training, "run", stop)
-        loop.train(SETTINGS, tmp_path / "run")
+        with pytest.raises(Stopped):
+            loop.train(SETTINGS, tmp_path / "run")
     monkeypatch.setattr(precision, "computes_in_bf16", lambda kind: False)
     with pytest.raises(InputError, match="belongs to another run: precision differ"):
         loop.resume(tmp_path / "run")
