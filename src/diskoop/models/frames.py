@@ -38,7 +38,8 @@ class Layers(nn.Sequential):
 
 
 def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Sequence[int]) -> Tensor:
-    if x.is_cuda and norm.training and isinstance(activation, nn.LeakyReLU) and find_spec("triton"):
+    usual = norm.training and norm.momentum is not None and len(sizes) <= 2
+    if x.is_cuda and usual and isinstance(activation, nn.LeakyReLU) and find_spec("triton"):
         from diskoop.models.fused import norm_leaky
 
         return norm_leaky(x, norm, activation.negative_slope, sizes)

@@ -13,8 +13,7 @@ import triton.language as tl
 from torch import Tensor, nn
 
 WIDEST = 128  # channels that a program holds
-PIXELS = 128  # of the map, in a program
-WARPS = 4
+FEW, MANY = 64, 128  # pixels of a map in a program: few where each looks at a patch, many where it answers to one
 PROGRAMS = 264  # that share the pixels of a map between them when all are added up
 
 
@@ -67,9 +66,8 @@ def gather(x: Tensor, weight: Tensor) -> Tensor:
     count, _, height, width = x.shape
     y = x.new_empty(count, height // 2, width // 2, len(weight)).permute(0, 3, 1, 2)
     pixels = count * (height // 2) * (width // 2)
-    _gather[(triton.cdiv(pixels, PIXELS),)](
-        x, weight.contiguous(), y, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight)
-    )
+    grid = (triton.cdiv(pixels, FEW),)
+    _gather[grid](x, weight.contiguous(), y, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight, FEW))
     return y
 
 
@@ -80,9 +78,8 @@ def scatter(y: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     x = y.new_empty(count, weight.shape[1], 2 * height, 2 * width)
     pixels = count * height * width
     added = weight.new_zeros(weight.shape[1]) if bias is None else bias
-    _scatter[(triton.cdiv(pixels, PIXELS),)](
-        y, weight.contiguous(), added, x, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight)
-    )
+    grid = (triton.cdiv(pixels, MANY),)
+    _scatter[grid](y, weight.contiguous(), added, x, pixels, *_shape(x, weight), *x.stride(), **_tiles(weight, MANY))
     return x
 
 
@@ -90,9 +87,9 @@ def correlate(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """d(gather(x) . y) / d weight, for frames `x` and a map `y`."""
     y = y.contiguous(memory_format=torch.channels_last)
     pixels = y[:, 0].numel()
-    programs = min(PROGRAMS, triton.cdiv(pixels, PIXELS))
+    programs = min(PROGRAMS, triton.cdiv(pixels, FEW))
     partial = weight.new_empty(programs, len(weight), weight[0].numel())
-    _correlate[(programs,)](x, y, partial, pixels, programs, *_shape(x, weight), *x.stride(), **_tiles(weight))
+    _correlate[(programs,)](x, y, partial, pixels, programs, *_shape(x, weight), *x.stride(), **_tiles(weight, FEW))
     return partial.sum(0).view(weight.shape)
 
 
@@ -100,10 +97,10 @@ def _shape(x: Tensor, weight: Tensor) -> tuple[int, ...]:
     return x.shape[2] // 2, x.shape[3] // 2, len(weight), weight.shape[1]
 
 
-def _tiles(weight: Tensor) -> dict[str, int]:
+def _tiles(weight: Tensor, pixels: int) -> dict[str, int]:
     wide, narrow, *_ = weight.shape
     powers = {"TAPS": 16 * triton.next_power_of_2(narrow), "WIDE": max(16, triton.next_power_of_2(wide))}
-    return powers | {"PIXELS": PIXELS, "num_warps": WARPS}
+    return powers | {"PIXELS": pixels}
 
 
 @triton.jit

@@ -12,6 +12,7 @@ from torch import Tensor
 from diskoop.data.sequences import Sequences
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
+from diskoop.numerics.losses import SpectralTerms
 from diskoop.numerics.operator import one_thread, pair_sums, rank_of, ridge_gradient, ridge_solution
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
@@ -62,7 +63,7 @@ class FastStep:
         self.found = self._shared(2, k, k)  # the spectrum's pull on C, and the static projector
         self.figures = self._shared(5)
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
-        self.spectral: dict[str, float] | None = None  # of the step that has not been told of yet
+        self.seen: tuple[SpectralTerms, Tensor] | None = None  # of the step not told of yet: its spectrum, its sums
         self.stages: dict[str, Callable[[], None]] = {
             "encode": self._encode,
             "decode": self._decode,
@@ -84,20 +85,20 @@ class FastStep:
     def _run(self, generator: torch.Generator) -> list[Taken]:
         self.draws.refill(generator)
         self.stages["encode"]()
-        if self.arrived is not None:
-            self.arrived.record()
-            self.arrived.synchronize()
         with one_thread() if self.on_cuda else nullcontext():
-            self.host["solve"]()
-            self.stages["decode"]()
-            ended = self._ended()  # the step before: its last stage came before this one's first
+            spectral = self._noted()  # while the device encodes
+            if self.arrived is not None:
+                self.arrived.record()
+                self.arrived.synchronize()
+            ended = self._ended(spectral)  # the step before: its last stage came before this one's first
             if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
                 return ended
+            self.host["solve"]()
+            self.stages["decode"]()
             self.host["spectrum"]()
         for name in ("cycle", "update"):
             if name in self.stages:
                 self.stages[name]()
-        self._note_spectrum()
         return ended
 
     def rehearse(self, x: Tensor, mask: Tensor | None, steps: float) -> Estimate:
@@ -122,13 +123,12 @@ class FastStep:
     def rest(self) -> list[Taken]:
         if self.on_cuda:
             torch.cuda.synchronize(self.device)
-        return self._ended()
+        return self._ended(self._noted())
 
-    def _ended(self) -> list[Taken]:
-        if self.spectral is None:
+    def _ended(self, spectral: dict[str, float] | None) -> list[Taken]:
+        if spectral is None:
             return []
         rec, pred_z, pred_x, cycle, norm = self.figures.here.tolist()
-        spectral, self.spectral = self.spectral, None
         total = self.objective.weighed(rec, pred_z, pred_x, spectral["stat"], spectral["dyn"], cycle)
         values = spectral | {"total": total, "rec": rec, "pred_z": pred_z, "pred_x": pred_x, "cycle": cycle}
         return [Taken({name: values[name] for name in Terms._fields}, norm)]
@@ -186,16 +186,17 @@ class FastStep:
         pull = loss.eig * (loss.stat * found.static_pull + loss.dyn * found.dynamic_pull)
         static = found.spectrum.projector(found.chosen) if loss.cycle else torch.zeros_like(pull)
         self.found.give(pull, static)
-        self.seen = found
+        self.seen = found, self.sums.here[0].clone()
 
     @torch.inference_mode()
-    def _note_spectrum(self) -> None:
-        """What the figures say of the spectrum, while the device is busy."""
-        seen = self.seen
-        gap, radius = seen.spectrum.extent(seen.chosen)
-        named = {"stat": seen.static, "dyn": seen.dynamic, "static_gap": gap, "dynamic_radius": radius}
-        named["rank"] = rank_of(self.sums.here[0])
-        self.spectral = {name: float(value) for name, value in named.items()}
+    def _noted(self) -> dict[str, float] | None:
+        """What the figures say of the last step's spectrum; once."""
+        if self.seen is None:
+            return None
+        (found, past), self.seen = self.seen, None
+        gap, radius = found.spectrum.extent(found.chosen)
+        named = {"stat": found.static, "dyn": found.dynamic, "static_gap": gap, "dynamic_radius": radius}
+        return {name: float(value) for name, value in named.items()} | {"rank": float(rank_of(past))}
 
     # --- around them
 
@@ -247,7 +248,7 @@ class FastStep:
             tensor.copy_(before)
         for tensor in moved[len(kept) :]:  # Adam had nothing to remember
             tensor.zero_()
-        self.spectral = None
+        self.seen = None
 
     def _moved(self) -> list[Tensor]:
         """All that a step changes: weights, running statistics and what Adam remembers."""

@@ -1,5 +1,6 @@
 """epochs, validation, history, resume"""
 
+import logging
 import math
 import signal
 import time
@@ -305,6 +306,7 @@ def start_fabric(options: TrainSettings) -> "Fabric":
         raise InputError("train.precision = 64, but mps has no float64; take train.device=cpu")
     from lightning_fabric import Fabric
 
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # what it announces was asked for
     kind = next(name for name in ("cuda", "mps", "cpu") if available[name] and options.device in ("auto", name))
     precision = PRECISIONS[precision_for(options, kind)]
     return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]
