@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.models.kernels import DEVICE, off
+from tests.kernels import DEVICE, off
 
 from diskoop.models import narrow  # isort: skip - after it was decided who runs kernels
 

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
 from diskoop.numerics.losses import SpectralTerms
-from diskoop.numerics.operator import one_thread, pair_sums, rank_of, ridge_gradient, ridge_solution
+from diskoop.numerics.operator import one_thread, pair_sums, rank_of, require_solvable, ridge_gradient, ridge_solution
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
 from diskoop.training.objective import Objective, Terms
@@ -37,10 +38,10 @@ def obstacle(settings: Settings, data: Sequences) -> str | None:
 class FastStep:
     """Stages on the device, and linear algebra on the CPU while they run.
 
-    `encode` ends in the k x k sums that an operator is fitted on, which travel to the CPU and come back as one.
-    `decode` needs no eigenvalue and runs on, while the CPU finds the spectrum, its pull on the operator and the static
-    projector; `cycle` and `update` take those. A step's figures are fetched during the next one, so the device never
-    waits for a reader.
+    `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one the
+    sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds the spectrum,
+    its pull on the operator and the static projector; `cycle` and `update` take those. A step's figures are fetched
+    during the next one, so the device never waits for a reader.
 
     On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
     same stages run as they are written.
@@ -60,6 +61,7 @@ class FastStep:
         self.draws = _Draws()
         self.sums = self._shared(2, k, k)  # sums of pairs, past and cross
         self.solved = self._shared(2, k, k)  # C and the inverse of its system
+        self.solves_there = self.on_cuda and _fits_the_device(k)
         self.found = self._shared(2, k, k)  # the spectrum's pull on C, and the static projector
         self.figures = self._shared(5)
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
@@ -72,7 +74,8 @@ class FastStep:
         }
         if not objective.settings.loss.cycle:
             del self.stages["cycle"]
-        self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
+        solve = self._check if self.solves_there else self._solve
+        self.host: dict[str, Callable[[], None]] = {"solve": solve, "spectrum": self._find_spectrum}
         self.captured = not self.on_cuda
 
     def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
@@ -86,15 +89,19 @@ class FastStep:
         self.draws.refill(generator)
         self.stages["encode"]()
         with one_thread() if self.on_cuda else nullcontext():
-            spectral = self._noted()  # while the device encodes
             if self.arrived is not None:
                 self.arrived.record()
+            if self.solves_there:
+                self.stages["decode"]()
+            spectral = self._noted()  # while the device encodes
+            if self.arrived is not None:
                 self.arrived.synchronize()
             ended = self._ended(spectral)  # the step before: its last stage came before this one's first
             if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
                 return ended
             self.host["solve"]()
-            self.stages["decode"]()
+            if not self.solves_there:
+                self.stages["decode"]()
             self.host["spectrum"]()
         for name in ("cycle", "update"):
             if name in self.stages:
@@ -142,6 +149,13 @@ class FastStep:
         with full_precision(self.z):
             self.pairs = torch.stack(pair_sums(self.z, self.mask))
         self.sums.send(self.pairs.detach())
+        if self.solves_there:
+            from diskoop.numerics.elimination import ridge_solution_there
+
+            past, cross = self.pairs.detach()
+            found = ridge_solution_there(past, cross, self.objective.settings.model.ridge)
+            self.solved.there.copy_(torch.stack(found))
+            self.solved.send(self.solved.there)
         self.z_here = self.z.detach().requires_grad_()
 
     def _decode(self) -> None:
@@ -178,6 +192,10 @@ class FastStep:
     def _solve(self) -> None:
         past, cross = self.sums.here
         self.solved.give(*ridge_solution(past, cross, self.objective.settings.model.ridge))
+
+    def _check(self) -> None:
+        past, cross = self.sums.here
+        require_solvable(past, cross, self.objective.settings.model.ridge)
 
     @torch.inference_mode()
     def _find_spectrum(self) -> None:
@@ -254,6 +272,15 @@ class FastStep:
         """All that a step changes: weights, running statistics and what Adam remembers."""
         remembered = [tensor for weight in self.weights for tensor in self.optimizer.state.get(weight, {}).values()]
         return [*self.weights, *self.objective.buffers(), *remembered]
+
+
+def _fits_the_device(k: int) -> bool:
+    """Whether operators of this size can be solved for where they are."""
+    if find_spec("triton") is None:
+        return False
+    from diskoop.numerics.elimination import LARGEST
+
+    return k <= LARGEST
 
 
 class _Shared:
