@@ -1,7 +1,7 @@
 """Is what trains faster trained as well? `python benchmarks/quality.py`
 
-Whole trainings of a preset from several seeds: with the plain step in float32, and with the step and the precision
-that are chosen here by themselves; on CUDA also captured in float32. Each run's factors are found without labels and
+Whole trainings of a preset from several seeds: with the plain step in float32, with the captured one on CUDA, and in
+bf16 where the device computes in it. Each run's factors are found without labels and
 scored on test sequences by the multifactor matrix. Printed are, for every way, the mean loss of each epoch, the loss of
 validation at the end and the score: averaged over the seeds, with their span.
 """
@@ -22,7 +22,7 @@ from diskoop.run import load
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
 from diskoop.training.loop import Training
-from diskoop.training.precision import precision_for
+from diskoop.training.precision import computes_in_bf16
 from diskoop.training.progress import Reporter
 from diskoop.training.step import PlainStep
 
@@ -60,9 +60,8 @@ def ways(device: str) -> dict[str, tuple[str, bool]]:
     chosen = {"plain, float32": ("32", True)}
     if device == "cuda":
         chosen["captured, float32"] = ("32", False)
-    auto = precision_for(Settings().train, device)
-    if auto != "32":
-        chosen[f"{'captured' if device == 'cuda' else 'plain'}, {auto}"] = (auto, False)
+    if computes_in_bf16(device):
+        chosen[f"{'captured' if device == 'cuda' else 'plain'}, bf16"] = ("bf16", False)
     return chosen
 
 

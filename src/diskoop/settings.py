@@ -95,7 +95,7 @@ class TrainSettings(Record):
     clip: Positive | None = None  # largest gradient norm
     blur: bool = False  # what the encoder sees, not what it is judged by
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    # auto: bf16 where the device computes in it, else 32
+    # auto: bf16 on CUDA that computes in it, else 32
     precision: Annotated[Literal["auto", "32", "bf16", "64"], BeforeValidator(_word)] = "auto"
     seed: Annotated[int, Number, Field(ge=0, lt=2**31)] = 0
     save_every: Count = 500  # steps between checkpoints inside an epoch; each epoch's end is one too

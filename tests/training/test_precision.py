@@ -20,12 +20,14 @@ SETTINGS = Settings.of(
 )
 
 
-def test_auto_is_bf16_where_that_is_not_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_bf16_on_cuda_that_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    assert computes_in_bf16("cpu")
+    for kind in ("cpu", "mps"):
+        assert precision_for(Settings().train, kind) == "32"
     for native, wanted in ((True, "bf16"), (False, "32")):
-        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda native=native: native)
-        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-        assert precision_for(Settings().train, "cpu") == wanted
-    assert precision_for(Settings().train, "mps") == "32"
+        monkeypatch.setattr(precision, "computes_in_bf16", lambda kind, native=native: native)
+        assert precision_for(Settings().train, "cuda") == wanted
 
 
 def test_what_is_asked_for_is_taken() -> None:
@@ -39,8 +41,8 @@ def test_without_cuda_it_computes_in_nothing() -> None:
 
 
 def test_a_run_goes_on_only_in_the_numbers_it_began_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings say auto on both machines; one of them computes in bf16."""
-    monkeypatch.setattr(precision, "computes_in_bf16", lambda kind: True)
+    """Settings say auto on both machines; one of them takes that for bf16."""
+    monkeypatch.setattr(loop, "precision_for", lambda options, kind: "bf16")
 
     def stop(*_: object) -> None:
         raise Stopped("here")
@@ -49,6 +51,6 @@ def test_a_run_goes_on_only_in_the_numbers_it_began_in(tmp_path: Path, monkeypat
         patch.setattr(loop.Training, "run", stop)
         with pytest.raises(Stopped):
             loop.train(SETTINGS, tmp_path / "run")
-    monkeypatch.setattr(precision, "computes_in_bf16", lambda kind: False)
+    monkeypatch.setattr(loop, "precision_for", precision_for)
     with pytest.raises(InputError, match="belongs to another run: precision differ"):
         loop.resume(tmp_path / "run")

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from diskoop.analysis.discovery import Watch, everything
-from diskoop.training.precision import computes_in_bf16
+from diskoop.settings import TrainSettings
+from diskoop.training.precision import computes_in_bf16, precision_for
 
 Take = Callable[[], object]  # does once what is measured
 
@@ -121,7 +122,7 @@ def precisions(device: torch.device) -> dict[str, str]:
 
 def usual_precision(device: torch.device) -> tuple[str, str]:
     """The one to measure in where one is enough: what `train.precision=auto` is here."""
-    return list(precisions(device).items())[-1]
+    return ("bf16", "bf16") if precision_for(TrainSettings(), device.type) == "bf16" else ("float32", "32")
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -38,10 +38,10 @@ def obstacle(settings: Settings, data: Sequences) -> str | None:
 class FastStep:
     """Stages on the device, and linear algebra on the CPU while they run.
 
-    `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one the
-    sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds the spectrum,
-    its pull on the operator and the static projector; `cycle` and `update` take those. A step's figures are fetched
-    during the next one, so the device never waits for a reader.
+    `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one
+    the sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds the
+    spectrum, its pull on the operator and the static projector; `cycle` and `update` take those. A step's figures are
+    fetched during the next one, so the device never waits for a reader.
 
     On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
     same stages run as they are written.

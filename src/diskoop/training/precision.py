@@ -6,13 +6,14 @@ from diskoop.settings import TrainSettings
 
 
 def precision_for(options: TrainSettings, kind: str) -> str:
-    """`train.precision` on a device of this kind (cpu, cuda, mps); auto is bf16 where that is not emulated."""
+    """`train.precision` on a device of this kind (cpu, cuda, mps); auto is bf16 on CUDA that computes in it."""
     if options.precision != "auto":
         return options.precision
-    return "bf16" if computes_in_bf16(kind) else "32"
+    return "bf16" if kind == "cuda" and computes_in_bf16(kind) else "32"
 
 
 def computes_in_bf16(kind: str) -> bool:
+    """Whether such a device here has instructions for it, and need not emulate them."""
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     # Private, but there under these names since torch 2.5; the public list of capabilities is younger.
