@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from diskoop.bench.pieces import CLASSES, onlooker
 from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.evaluation.baselines import untrained
-from diskoop.evaluation.judges import Judge, Network
 from diskoop.evaluation.protocols import WAYS, Plan, sampled_halves
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics.operator import Operator
@@ -27,7 +27,6 @@ from diskoop.training.checkpoint import RunFolder
 
 FRAMES, CHANNELS = 8, 3
 SETTLING = 64  # sequences that batch norm sees before the clock starts
-LABELS = {"skin": 6, "top": 6, "pants": 6, "hair": 6, "action": 9}  # and how many values each has
 
 
 def ignorant(device: str, clips: Sequences) -> Run:
@@ -41,17 +40,9 @@ def ignorant(device: str, clips: Sequences) -> Run:
     return untrained(run, clips.select(slice(SETTLING)))
 
 
-def onlooker(device: str, size: int) -> Judge:
-    """A judge that has learnt nothing."""
-    torch.manual_seed(0)
-    network = Network((CHANNELS, size, size), list(LABELS.values())).to(device).eval()
-    values = {label: tuple(map(str, range(count))) for label, count in LABELS.items()}
-    return Judge(network, values, {}, {}, PIXELS, 0)
-
-
 def some_video(count: int, size: int) -> Sequences:
     random = np.random.Generator(np.random.PCG64(0))
-    labels = {label: random.integers(values, size=count) for label, values in LABELS.items()}
+    labels = {label: random.integers(values, size=count) for label, values in CLASSES.items()}
     return Sequences.of(random.integers(0, 256, (count, FRAMES, CHANNELS, size, size), dtype=np.uint8), labels)
 
 
@@ -68,7 +59,7 @@ class Clock:
 
 
 def measure(repeats: int, sequences: int, device: str, size: int) -> dict[str, Any]:
-    judge, clips = onlooker(device, size), some_video(sequences, size)
+    judge, clips = onlooker((CHANNELS, size, size), torch.device(device)), some_video(sequences, size)
     run = ignorant(device, clips)
     halves = {"static": "static", "dynamic": "dynamic"}
 

@@ -7,7 +7,17 @@ import pytest
 import torch
 
 from diskoop.bench import timing
-from diskoop.bench.timing import Setup, Span, built, compared, machine, precisions, repetitions, take_turns
+from diskoop.bench.timing import (
+    Setup,
+    Span,
+    built,
+    compared,
+    machine,
+    precisions,
+    repetitions,
+    take_turns,
+    usual_precision,
+)
 from tests.bench.small import CPU
 
 
@@ -75,4 +85,10 @@ def test_what_was_measured_on() -> None:
     assert (facts["kind"], facts["torch"]) == ("cpu", torch.__version__)
     assert facts["threads"] == torch.get_num_threads()
     assert facts["device"]
-    assert list(precisions(CPU)) in (["float32"], ["float32", "bf16"])
+
+
+def test_bf16_is_measured_where_it_is_not_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for native, wanted in ((True, ["float32", "bf16"]), (False, ["float32"])):
+        monkeypatch.setattr(timing, "computes_in_bf16", lambda kind, native=native: native)
+        assert list(precisions(CPU)) == wanted
+        assert usual_precision(CPU) == ("float32", "32")  # what trains on a CPU, unless told otherwise

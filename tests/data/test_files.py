@@ -218,7 +218,7 @@ def test_a_file_that_changed_is_another_run(tmp_path: Path) -> None:
     brief = settings.replaced({"train": {"epochs": 1, "batch": 8}})
     loop.train(brief, tmp_path / "run", reporter=Quiet())
     saved(tmp_path, SERIES + 1)
-    with pytest.raises(InputError, match="belongs to another run: data differ"):
+    with pytest.raises(InputError, match="belongs to another run; what differs: data"):
         loop.resume(tmp_path / "run", reporter=Quiet())
 
 

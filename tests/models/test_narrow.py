@@ -58,13 +58,31 @@ def test_layers_and_their_gradients() -> None:
         assert off(found, tensor.grad) < 3e-2
 
 
+@pytest.mark.parametrize("biased", [True, False])
+def test_gradients_of_both_ways(biased: bool) -> None:
+    """Small networks have narrow layers inside, which have no bias."""
+    x, y = some(2, 3, 8, 8, seed=0).requires_grad_(), some(2, 8, 4, 4, seed=1).requires_grad_()
+    weight = some(8, 3, 4, 4, seed=2, dtype=torch.float32).requires_grad_()
+    bias = some(3, seed=3, dtype=torch.float32).requires_grad_() if biased else None
+    leaves = [leaf for leaf in (x, y, weight, bias) if leaf is not None]
+    ours = narrow._Down.apply(x, weight), narrow._Up.apply(y, weight, bias)  # type: ignore[no-untyped-call]
+    theirs = (
+        functional.conv2d(x, weight.to(x), None, 2, 1),
+        functional.conv_transpose2d(y, weight.to(y), None if bias is None else bias.to(y), 2, 1),
+    )
+    pulls = [some(*out.shape, seed=4) for out in theirs]
+    got, wanted = (torch.autograd.grad(outputs, leaves, pulls) for outputs in (ours, theirs))
+    assert all(off(a, b) < 3 * TOLERANCE for a, b in zip(got, wanted, strict=True))
+
+
 def test_which_layers_fit() -> None:
     frames, maps = torch.zeros(1, 3, 8, 8), torch.zeros(1, 32, 4, 4)
-    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), frames)
+    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), frames)
+    assert not narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), frames)  # would lose its bias
     assert narrow.fits(nn.ConvTranspose2d(32, 3, 4, 2, 1), maps)
-    assert not narrow.fits(nn.Conv2d(3, 32, 4, 1, 0), frames)
-    assert not narrow.fits(nn.Conv2d(3, 256, 4, 2, 1), frames)
-    assert not narrow.fits(nn.Conv2d(32, 64, 4, 2, 1), maps)
+    assert not narrow.fits(nn.Conv2d(3, 32, 4, 1, 0, bias=False), frames)
+    assert not narrow.fits(nn.Conv2d(3, 256, 4, 2, 1, bias=False), frames)
+    assert not narrow.fits(nn.Conv2d(32, 64, 4, 2, 1, bias=False), maps)
     huge = torch.zeros(1, device="meta").expand(2**14, 3, 128, 128)  # 2 to the 31 numbers come out
-    assert not narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), huge)
-    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), huge[: 2**13])
+    assert not narrow.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), huge)
+    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), huge[: 2**13])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import diskoop.training.fast
 from diskoop.data import Sequences, open_data
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import build_model
@@ -87,6 +88,35 @@ def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, An
     for name, weight in weights.items():
         assert torch.allclose(weight, others[name], rtol=1e-7, atol=1e-9), name
     assert theirs[0].terms["total"] != theirs[-1].terms["total"]
+
+
+@pytest.mark.parametrize("base", [SIGNAL, VIDEO])
+@pytest.mark.parametrize("device", [ON_CUDA])
+def test_large_operators_are_solved_for_on_the_cpu(
+    base: dict[str, Any], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diskoop.training.fast, "_fits", lambda *_: False)  # as if these were large
+    test_stages_take_the_plain_steps(base, {}, 10, device)
+
+
+@pytest.mark.parametrize("width", [4, 32])
+@pytest.mark.parametrize("device", [ON_CUDA])
+def test_bf16_loses_what_the_plain_step_loses(width: int, device: str) -> None:
+    """With every kernel of our own; the narrowest networks have narrow layers inside too."""
+    changes = {"model": {"width": width}, "train": {"precision": "bf16", "device": device}}
+    settings = Settings.of(VIDEO).replaced(changes)
+    data = open_data(settings.data).part("train")
+    taken = []
+    for make in (fast, plain):
+        torch.manual_seed(0)
+        objective = Objective(build_model(settings.model, data.shape[2:]).to(device), settings).train()
+        step = make(settings, objective, data)
+        batches = [data.fetch(np.arange(at, at + 4), torch.float32) for at in range(5)]
+        some = [one for batch in batches for one in step.take(*batch, 0.001, torch.Generator(device).manual_seed(0))]
+        taken.append([*some, *step.rest()])
+    for ours, theirs in zip(*taken, strict=True):
+        for name in ("total", "rec", "pred_x"):
+            assert ours.terms[name] == pytest.approx(theirs.terms[name], rel=0.05), name
 
 
 def test_padding_is_padded_further() -> None:

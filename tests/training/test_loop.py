@@ -229,7 +229,7 @@ def test_damaged_and_foreign_checkpoints_are_errors(undisturbed: Path, tmp_path:
     content[-5] ^= 1
     (run / "checkpoint.safetensors").write_bytes(content)
     SMALL.replaced({"train": {"lr": 0.02}}).save(run / "settings.yaml")
-    with pytest.raises(InputError, match="belongs to another run: settings differ"):
+    with pytest.raises(InputError, match="belongs to another run; what differs: settings"):
         loop.resume(run)
 
 
@@ -432,7 +432,7 @@ def test_other_data_is_another_run(undisturbed: Path, tmp_path: Path, monkeypatc
     shutil.copytree(undisturbed, tmp_path / "run")
     mixing = oscillators._mixing
     monkeypatch.setattr(oscillators, "_mixing", lambda name: 2 * mixing(name))
-    with pytest.raises(InputError, match="belongs to another run: data differ"):
+    with pytest.raises(InputError, match="belongs to another run; what differs: data"):
         loop.resume(tmp_path / "run", reporter=Quiet())
 
 

@@ -52,5 +52,5 @@ def test_a_run_goes_on_only_in_the_numbers_it_began_in(tmp_path: Path, monkeypat
         with pytest.raises(Stopped):
             loop.train(SETTINGS, tmp_path / "run")
     monkeypatch.setattr(loop, "precision_for", precision_for)
-    with pytest.raises(InputError, match="belongs to another run: precision differ"):
+    with pytest.raises(InputError, match=r"what differs: precision \(bf16 there, 32 here\)"):
         loop.resume(tmp_path / "run")

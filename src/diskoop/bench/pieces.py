@@ -213,9 +213,7 @@ def inference_verbs(case: Case, clips: Sequences, device: torch.device) -> dict[
     model = fresh_model(case, device).eval()
     operator = frozen_operator(model, clips, case.settings.train.batch)
     run = Run(case.settings, model, operator, clips.units, RunFolder(Path()))
-    network = Network(case.frame, list(CLASSES.values())).to(device).eval()
-    values = {label: tuple(map(str, range(count))) for label, count in CLASSES.items()}
-    judge = Judge(network, values, {}, {}, PIXELS, 0)
+    judge = onlooker(case.frame, device)
     donors = np.roll(np.arange(len(clips)), 1)
     parts, frames = run.decompose(clips), clips.x
     return {
@@ -224,3 +222,12 @@ def inference_verbs(case: Case, clips: Sequences, device: torch.device) -> dict[
         "judge": lambda: judge.logits(frames),
         "swap, decode, judge, all on the device": lambda: judge.logits(parts.swap("static", donors).decoded()),
     }
+
+
+def onlooker(frame: Sequence[int], device: torch.device) -> Judge:
+    """A judge of Sprites that has learnt nothing."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = Network(frame, list(CLASSES.values())).to(device).eval()
+    values = {label: tuple(map(str, range(count))) for label, count in CLASSES.items()}
+    return Judge(network, values, {}, {}, PIXELS, 0)

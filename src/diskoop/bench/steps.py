@@ -35,7 +35,7 @@ from diskoop.training.loop import start_fabric
 from diskoop.training.objective import Objective
 from diskoop.training.step import PlainStep, Step, Taken, adam, set_rate
 
-PATIENCE = 60.0  # seconds that a row of `growth` may take where there is no CUDA
+PATIENCE = 60.0  # seconds that a table of `growth` may take where there is no CUDA
 
 
 class Case(NamedTuple):
@@ -296,7 +296,7 @@ def growth(setup: Setup, base: Case = SPRITES, axes: Mapping[str, Sequence[int]]
     for axis, values in axes.items():
         rows = _grow(base, axis, values, setup)
         missing = [str(value) for value in values[len(rows) :]]
-        note = f"left out, for the row would take more than {PATIENCE:g} s: {', '.join(missing)}" if missing else ""
+        note = f"left out, for the table would take more than {PATIENCE:g} s: {', '.join(missing)}" if missing else ""
         yield Table(f"our step, {precision}, by {axis}; otherwise {base}", rows, note)
 
 

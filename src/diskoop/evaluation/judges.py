@@ -121,8 +121,8 @@ class Judge:
     def logits(self, x: Frames, lengths: ArrayLike | None = None) -> dict[str, NDArray[np.float32]]:
         """label -> (n, values), for sequences (n, time, ...) in the user's units, whole or chunk by chunk.
 
-        `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at. Nothing waits
-        for a GPU until all chunks have been looked at.
+        `lengths` (n,) says how many frames of each are real; what stands behind them is not looked at. Where
+        they are equal, nothing waits for a GPU until all chunks have been looked at.
         """
         self.network.eval()
         weight = next(self.network.parameters())
@@ -354,7 +354,7 @@ def _batches(count: int, seed: int, steps: int) -> Iterator[Indices]:
 def _worn(x: Tensor, generator: torch.Generator) -> Tensor:
     """Sequences as a model may return them, a little blurred (video) and a little noisy, each to its own degree."""
     if x.ndim == 5:
-        small = functional.adaptive_avg_pool2d(x.flatten(0, 1), ACROSS)  # as the network would, and quicker to blur
+        small = _Smaller()(x.flatten(0, 1))  # as the network would, and quicker to blur
         x = _blurred(small.reshape(*x.shape[:3], ACROSS, ACROSS), BLUR * _degrees(x, generator))
     noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
     return x + NOISE * _degrees(x, generator) * noise

@@ -1,13 +1,13 @@
 """image encoder and decoder"""
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from diskoop.errors import InputError
+from diskoop.numerics.kernels import kernels_run
 from diskoop.settings import FRAME_SIZES
 
 LATENT_ENDS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "leaky_relu": lambda: nn.LeakyReLU(0.2)}
@@ -39,7 +39,7 @@ class Layers(nn.Sequential):
 
 def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Sequence[int]) -> Tensor:
     usual = norm.training and norm.momentum is not None and len(sizes) <= 2
-    if x.is_cuda and usual and isinstance(activation, nn.LeakyReLU) and find_spec("triton"):
+    if x.is_cuda and usual and isinstance(activation, nn.LeakyReLU) and kernels_run(x.device):
         from diskoop.models.fused import norm_leaky
 
         return norm_leaky(x, norm, activation.negative_slope, sizes)
@@ -48,7 +48,7 @@ def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Seque
 
 
 def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
-    if torch.is_autocast_enabled("cuda") and find_spec("triton"):
+    if torch.is_autocast_enabled("cuda") and kernels_run(x.device):
         from diskoop.models import narrow
 
         if narrow.fits(layer, x):

@@ -85,7 +85,7 @@ def _layout(x: Tensor, sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], di
         "SHARES": triton.next_power_of_2(shares),
         "DOWN": down,
         "ACROSS": across,
-        "WIDE": tl.float64 if x.dtype == torch.float64 else tl.float32,
+        "WIDE": tl.float64 if _wide(x) == torch.float64 else tl.float32,
         "num_warps": WARPS,
     }
     return (len(sizes), shares, triton.cdiv(channels, across)), shape

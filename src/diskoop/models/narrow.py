@@ -18,10 +18,12 @@ PROGRAMS = 264  # that share the pixels of a map between them when all are added
 
 
 def fits(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor) -> bool:
-    """Whether `layer` is one of these convolutions, and `x` small enough for 32 bits to count what it makes."""
+    """Whether `layer` is one of these, and makes no more of `x` than 32 bits count; a bias is for the way up only."""
     wide, narrow, *_ = layer.weight.shape
     geometry = (layer.kernel_size, layer.stride, layer.padding) == ((4, 4), (2, 2), (1, 1))
     pixels = x[:, 0].numel() // 4 if isinstance(layer, nn.Conv2d) else x[:, 0].numel()  # of the map
+    if isinstance(layer, nn.Conv2d) and layer.bias is not None:
+        return False
     return geometry and narrow <= 4 and wide <= WIDEST and pixels * max(4 * narrow, wide) < 2**31
 
 
@@ -58,7 +60,8 @@ class _Up(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         y, weight = ctx.saved_tensors
-        return gather(outer[0], weight), correlate(outer[0], y, weight), outer[0].sum((0, 2, 3), dtype=weight.dtype)
+        bias = outer[0].sum((0, 2, 3), dtype=weight.dtype) if ctx.needs_input_grad[2] else None
+        return gather(outer[0], weight), correlate(outer[0], y, weight), bias
 
 
 def gather(x: Tensor, weight: Tensor) -> Tensor:

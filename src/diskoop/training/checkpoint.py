@@ -190,10 +190,15 @@ def load_checkpoint(
 ) -> State:
     """The state in the folder's checkpoint, with its weights and moments put in place; an error if it is not ours."""
     tensors, record = read_tensors(folder.checkpoint, "checkpoint")
-    theirs = record.pop("origin")
-    if theirs != json.loads(json.dumps(origin)):
-        differing = [name for name in origin if theirs.get(name) != json.loads(json.dumps(origin[name]))]
-        raise InputError(f"{folder.checkpoint} belongs to another run: {', '.join(differing)} differ from this one's")
+    theirs, ours = record.pop("origin"), json.loads(json.dumps(origin))
+    theirs.setdefault("precision", theirs["settings"]["train"]["precision"])  # older ones had no auto
+    if theirs != ours:
+        differing = [name for name in ours if theirs.get(name) != ours[name]]
+        told = [
+            f"{name} ({theirs[name]} there, {ours[name]} here)" for name in differing if isinstance(ours[name], str)
+        ]
+        others = [name for name in differing if not isinstance(ours[name], str)]
+        raise InputError(f"{folder.checkpoint} belongs to another run; what differs: {', '.join(others + told)}")
     load_weights(model, {name[6:]: t for name, t in tensors.items() if name.startswith("model.")}, folder.checkpoint)
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from diskoop.data.sequences import Sequences
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
+from diskoop.numerics.kernels import kernels_run
 from diskoop.numerics.losses import SpectralTerms
 from diskoop.numerics.operator import one_thread, pair_sums, rank_of, require_solvable, ridge_gradient, ridge_solution
 from diskoop.settings import Settings
@@ -61,7 +61,7 @@ class FastStep:
         self.draws = _Draws()
         self.sums = self._shared(2, k, k)  # sums of pairs, past and cross
         self.solved = self._shared(2, k, k)  # C and the inverse of its system
-        self.solves_there = self.on_cuda and _fits_the_device(k)
+        self.solves_there = _fits(self.device, k)
         self.found = self._shared(2, k, k)  # the spectrum's pull on C, and the static projector
         self.figures = self._shared(5)
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
@@ -74,8 +74,9 @@ class FastStep:
         }
         if not objective.settings.loss.cycle:
             del self.stages["cycle"]
-        solve = self._check if self.solves_there else self._solve
-        self.host: dict[str, Callable[[], None]] = {"solve": solve, "spectrum": self._find_spectrum}
+        self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
+        if self.solves_there:
+            self.host = {"check": self._check, "spectrum": self._find_spectrum}
         self.captured = not self.on_cuda
 
     def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
@@ -99,8 +100,10 @@ class FastStep:
             ended = self._ended(spectral)  # the step before: its last stage came before this one's first
             if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
                 return ended
-            self.host["solve"]()
-            if not self.solves_there:
+            if self.solves_there:
+                self.host["check"]()
+            else:
+                self.host["solve"]()
                 self.stages["decode"]()
             self.host["spectrum"]()
         for name in ("cycle", "update"):
@@ -274,9 +277,9 @@ class FastStep:
         return [*self.weights, *self.objective.buffers(), *remembered]
 
 
-def _fits_the_device(k: int) -> bool:
-    """Whether operators of this size can be solved for where they are."""
-    if find_spec("triton") is None:
+def _fits(device: torch.device, k: int) -> bool:
+    """Whether operators of this size can be solved for on `device`."""
+    if not kernels_run(device):
         return False
     from diskoop.numerics.elimination import LARGEST
 

@@ -46,7 +46,8 @@ from diskoop.training.step import PlainStep, Step, Taken, adam
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}
+PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}  # as Fabric calls them
+NUMBERS = {"bf16": "bf16", "64": "float64"}  # worth telling
 
 
 def train(
@@ -137,7 +138,9 @@ class Training:
         """Train to the end, or until `asked` holds something."""
         say, options = self.reporter.say, self.settings.train
         shape = tuple(self.train_set.shape[1:])
-        say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.fabric.device}")
+        numbers = "" if self.origin["precision"] == "32" else f" in {NUMBERS[self.origin['precision']]}"
+        where = f"on {self.fabric.device}{numbers}"
+        say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} {where}")
         for note in self.train_set.notes:
             say(note)
         if self.fabric.device.type == "cuda" and (why := obstacle(self.settings, self.train_set)):
