@@ -31,6 +31,14 @@ def test_a_kernel_that_does_not_run_is_reported_once(monkeypatch: pytest.MonkeyP
     kernels.kernels_run.cache_clear()
 
 
+def test_triton_that_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    kernels.kernels_run.cache_clear()
+    with pytest.warns(UserWarning, match="cannot run its kernels: it is not installed"):
+        assert not kernels.kernels_run(torch.device("cuda:0"))
+    kernels.kernels_run.cache_clear()
+
+
 @pytest.mark.skipif(DEVICE.type != "cuda", reason="there is no CUDA here")
 def test_they_run_where_all_is_well() -> None:
     assert kernels.kernels_run(torch.device("cuda", 0))

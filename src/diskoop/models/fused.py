@@ -181,6 +181,15 @@ def _normalise(
 
 
 @triton.jit
+def _known(moments, weight, bias, part, c, channels):
+    """What the way forward left of a part's channels `c`: mean, inverse deviation, and what they are scaled to."""
+    there = c < channels
+    mean = tl.load(moments + part * 2 * channels + c, there, 0.0)
+    inverse = tl.load(moments + (part * 2 + 1) * channels + c, there, 0.0)
+    return mean, inverse, tl.load(weight + c, there, 0.0), tl.load(bias + c, there, 0.0)
+
+
+@triton.jit
 def _pulled(x, dy, place, inside, mean, inverse, weight, bias, SLOPE: tl.constexpr, WIDE: tl.constexpr):
     """What x is in units of its deviation, and the gradient before the activation."""
     unit = (tl.load(x + place, inside, 0.0).to(WIDE) - mean[None, :]) * inverse[None, :]
@@ -198,9 +207,7 @@ def _pulls(
     part, share = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
     there = c < channels
-    mean = tl.load(moments + part * 2 * channels + c, there, 0.0)
-    inverse = tl.load(moments + (part * 2 + 1) * channels + c, there, 0.0)
-    scale, shift = tl.load(weight + c, there, 0.0), tl.load(bias + c, there, 0.0)
+    mean, inverse, scale, shift = _known(moments, weight, bias, part, c, channels)
     plain = tl.zeros((DOWN, ACROSS), WIDE)
     turned = tl.zeros((DOWN, ACROSS), WIDE)
     begin, end = _bounds(part, first, total)
@@ -224,9 +231,7 @@ def _spread(
     part, share = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * ACROSS + tl.arange(0, ACROSS)
     there = c < channels
-    mean = tl.load(moments + part * 2 * channels + c, there, 0.0)
-    inverse = tl.load(moments + (part * 2 + 1) * channels + c, there, 0.0)
-    scale, shift = tl.load(weight + c, there, 0.0), tl.load(bias + c, there, 0.0)
+    mean, inverse, scale, shift = _known(moments, weight, bias, part, c, channels)
     begin, end = _bounds(part, first, total)
     count = (end - begin).to(WIDE)
     plain = _added(partial, part, 0, c, shares, channels, SHARES)
