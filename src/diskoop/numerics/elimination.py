@@ -34,7 +34,6 @@ def _invert(past, system, inverse, k, RIDGE: tl.constexpr, SIZE: tl.constexpr):
         across = tl.sum(tl.where(row == j, A, 0.0), 0)
         pivot = tl.sum(tl.where(at == j, down, 0.0), 0)
         across = tl.where(at == j, 1.0, across) / pivot
-        down = tl.where(at == j, 0.0, down)
         kept = tl.where(column == j, 0.0, A)
         A = tl.where(row == j, across[None, :], kept - down[:, None] * across[None, :])
     tl.store(inverse + row * k + column, A, inside)
