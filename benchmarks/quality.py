@@ -1,16 +1,15 @@
 """Is what trains faster trained as well? `python benchmarks/quality.py`
 
 Whole trainings of a preset from several seeds: with the plain step in float32, with the captured one on CUDA, and in
-bf16 where the device computes in it. Each run's factors are found without labels and
-scored on test sequences by the multifactor matrix. Printed are, for every way, the mean loss of each epoch, the loss of
-validation at the end and the score: averaged over the seeds, with their span.
+bf16 where the device computes in it. Each run's factors are found without labels and scored on test sequences by the
+multifactor matrix. Printed are, for every run as soon as it is there and for every way over its seeds (mean and span):
+the mean loss of each epoch, the loss of validation at the end and the score.
 """
 
 import argparse
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -70,33 +69,45 @@ def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
     return {name: {"mean": float(np.mean(v)), "low": min(v), "high": max(v)} for name, v in table.items()}
 
 
+def told(row: Row) -> str:
+    """The end of a training, in a line."""
+    *_, last = (name for name in row if name.startswith("epoch"))
+    return ", ".join(f"{name} {row[name]:.4f}" for name in (last, "validation", "score"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", default="demo")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--epochs", type=int, default=None, help="instead of the preset's")
     parser.add_argument("--limit", type=int, default=None, help="train on the first sequences only")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     choice = parser.parse_args()
+    if choice.seeds < 1:
+        parser.error(f"expected --seeds of 1 or more, got {choice.seeds}")
     base = Settings.load(choice.preset).replaced({"train": {"device": choice.device}, "data": {"limit": choice.limit}})
     if choice.epochs is not None:
         base = base.replaced({"train": {"epochs": choice.epochs}})
-    print(f"torch {torch.__version__} on {choice.device}, {choice.preset}, {choice.seeds} seeds", flush=True)
-    found: dict[str, Any] = {}
-    for name, (precision, plain) in ways(choice.device).items():
-        rows = []
-        for seed in range(choice.seeds):
+    seeds = range(choice.first, choice.first + choice.seeds)
+    named = f"seeds {seeds[0]} to {seeds[-1]}"
+    print(f"torch {torch.__version__} on {choice.device}, {choice.preset}, {named}", flush=True)
+    rows: dict[str, list[Row]] = {way: [] for way in ways(choice.device)}
+    for seed in seeds:  # all ways of a seed before the next, so that a run cut short compares equals
+        for way, (precision, plain) in ways(choice.device).items():
             settings = base.replaced({"train": {"seed": seed, "precision": precision}})
             with tempfile.TemporaryDirectory() as folder:
                 row = trained(settings, plain, Path(folder) / "run")
-                rows.append(row | {"score": score(Path(folder) / "run", choice.device)})
-        found[name] = summary(rows)
-        print(f"\n{name}")
-        for what, span in found[name].items():
+                rows[way].append(row | {"score": score(Path(folder) / "run", choice.device)})
+            print(f"{way}, seed {seed}: " + told(rows[way][-1]), flush=True)
+    found = {way: summary(some) for way, some in rows.items()}
+    for way, spans in found.items():
+        print(f"\n{way}")
+        for what, span in spans.items():
             print(f"  {what:12} {span['mean']:.4f} ({span['low']:.4f} to {span['high']:.4f})", flush=True)
     if choice.json:
-        print(json.dumps(found))
+        print(json.dumps({"rows": rows, "summary": found}))
 
 
 if __name__ == "__main__":
