@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--preset", default="demo")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--only", default="", help="ways with this in their name, such as captured or bf16")
     parser.add_argument("--epochs", type=int, default=None, help="instead of the preset's")
     parser.add_argument("--limit", type=int, default=None, help="train on the first sequences only")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -87,15 +88,18 @@ def main() -> None:
     choice = parser.parse_args()
     if choice.seeds < 1:
         parser.error(f"expected --seeds of 1 or more, got {choice.seeds}")
+    chosen = {name: way for name, way in ways(choice.device).items() if choice.only in name}
+    if not chosen:
+        parser.error(f"expected --only with a part of one of {', '.join(ways(choice.device))}; got {choice.only!r}")
     base = Settings.load(choice.preset).replaced({"train": {"device": choice.device}, "data": {"limit": choice.limit}})
     if choice.epochs is not None:
         base = base.replaced({"train": {"epochs": choice.epochs}})
     seeds = range(choice.first, choice.first + choice.seeds)
     named = f"seeds {seeds[0]} to {seeds[-1]}"
     print(f"torch {torch.__version__} on {choice.device}, {choice.preset}, {named}", flush=True)
-    rows: dict[str, list[Row]] = {way: [] for way in ways(choice.device)}
+    rows: dict[str, list[Row]] = {way: [] for way in chosen}
     for seed in seeds:  # all ways of a seed before the next, so that a run cut short compares equals
-        for way, (precision, plain) in ways(choice.device).items():
+        for way, (precision, plain) in chosen.items():
             settings = base.replaced({"train": {"seed": seed, "precision": precision}})
             with tempfile.TemporaryDirectory() as folder:
                 row = trained(settings, plain, Path(folder) / "run")

@@ -45,9 +45,22 @@ def test_seeds_are_asked_for_by_number(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(quality, "trained", trained)
     monkeypatch.setattr(quality, "score", lambda *_: 0.5 + asked[-1])
     monkeypatch.setattr(quality, "ways", lambda device: {"plain": ("32", True), "other": ("bf16", False)})
-    monkeypatch.setattr("sys.argv", ["quality.py", "--first", "3", "--seeds", "2", "--device", "cpu", "--json"])
+    words = ["quality.py", "--first", "3", "--seeds", "2", "--device", "cpu", "--json"]
+    monkeypatch.setattr("sys.argv", [*words, "--only", "other"])
     quality.main()
-    assert asked == [3, 3, 4, 4]
+    assert asked == [3, 4]
+    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]) == ["other"]
+    monkeypatch.setattr("sys.argv", words)
+    quality.main()
+    assert asked[2:] == [3, 3, 4, 4]
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert printed["summary"]["other"]["score"] == {"mean": 4.0, "low": 3.5, "high": 4.5}
     assert printed["rows"]["plain"][0] == {"epoch 1": 1.0, "validation": 2.0, "score": 3.5}
+
+
+def test_an_unknown_way_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["quality.py", "--only", "captive", "--device", "cpu"])
+    with pytest.raises(SystemExit) as ended:
+        quality.main()
+    assert ended.value.code == 2
+    assert "one of plain, float32" in capsys.readouterr().err
