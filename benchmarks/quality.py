@@ -2,8 +2,8 @@
 
 Whole trainings of a preset from several seeds: with the plain step in float32, with the captured one on CUDA, and in
 bf16 where the device computes in it. Each run's factors are found without labels and scored on test sequences by the
-multifactor matrix. Printed are, for every run as soon as it is there and for every way over its seeds (mean and span):
-the mean loss of each epoch, the loss of validation at the end and the score.
+multifactor matrix. A run's last losses and its score are printed as soon as it is there; at the end, for every way, the
+mean loss of each epoch, the loss of validation at the end and the score: averaged over the seeds, with their span.
 """
 
 import argparse
@@ -88,15 +88,16 @@ def main() -> None:
     choice = parser.parse_args()
     if choice.seeds < 1:
         parser.error(f"expected --seeds of 1 or more, got {choice.seeds}")
-    chosen = {name: way for name, way in ways(choice.device).items() if choice.only in name}
+    known = ways(choice.device)
+    chosen = {name: way for name, way in known.items() if choice.only in name}
     if not chosen:
-        parser.error(f"expected --only with a part of one of {', '.join(ways(choice.device))}; got {choice.only!r}")
+        parser.error(f"expected --only with a part of one of {'; '.join(known)}, got {choice.only!r}")
     base = Settings.load(choice.preset).replaced({"train": {"device": choice.device}, "data": {"limit": choice.limit}})
     if choice.epochs is not None:
         base = base.replaced({"train": {"epochs": choice.epochs}})
     seeds = range(choice.first, choice.first + choice.seeds)
-    named = f"seeds {seeds[0]} to {seeds[-1]}"
-    print(f"torch {torch.__version__} on {choice.device}, {choice.preset}, {named}", flush=True)
+    where = f"torch {torch.__version__} on {choice.device}"
+    print(f"{where}, {choice.preset}, seeds {seeds[0]} to {seeds[-1]}", flush=True)
     rows: dict[str, list[Row]] = {way: [] for way in chosen}
     for seed in seeds:  # all ways of a seed before the next, so that a run cut short compares equals
         for way, (precision, plain) in chosen.items():

@@ -122,7 +122,8 @@ def precisions(device: torch.device) -> dict[str, str]:
 
 def usual_precision(device: torch.device) -> tuple[str, str]:
     """The one to measure in where one is enough: what `train.precision=auto` is here."""
-    return ("bf16", "bf16") if precision_for(TrainSettings(), device.type) == "bf16" else ("float32", "32")
+    usual = precision_for(TrainSettings(), device.type)
+    return next(both for both in precisions(device).items() if both[1] == usual)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
