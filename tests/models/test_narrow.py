@@ -1,4 +1,4 @@
-"""The three kernels are one convolution in all its uses."""
+"""The three kernels are one convolution in all its uses, and two more say how far frames are off."""
 
 import pytest
 import torch
@@ -27,16 +27,45 @@ def test_gather_scatter_correlate(count: int, channels: int, wide: int, size: in
     seen = functional.conv2d(x.double(), exact, None, 2, 1)
     (pull,) = torch.autograd.grad((seen * y.double()).sum(), exact)
     told = functional.conv_transpose2d(y.double(), exact, bias.double(), 2, 1)
-    assert off(narrow.gather(x, weight), seen) < TOLERANCE
-    assert off(narrow.scatter(y, weight, bias), told) < TOLERANCE
-    assert off(narrow.correlate(x, y, weight), pull) < TOLERANCE
+    frames = narrow.abreast(x, DTYPE)
+    assert off(narrow.gather(frames, weight), seen) < TOLERANCE
+    assert off(narrow.correlate(frames, y, weight), pull) < TOLERANCE
+    scattered = narrow.scatter(y, weight, bias)
+    assert off(scattered[:, :channels], told) < TOLERANCE
+    assert not scattered[:, channels:].any()
 
 
-def test_frames_may_lie_in_memory_as_they_like() -> None:
-    x, weight = some(3, 3, 8, 8, seed=0), some(16, 3, 4, 4, seed=2, dtype=torch.float32)
-    for other in (x.contiguous(memory_format=torch.channels_last), torch.cat([x, x], 1)[:, :3], x.transpose(2, 3)):
-        wanted = functional.conv2d(other.double(), weight.double(), None, 2, 1)
-        assert off(narrow.gather(other, weight), wanted) < TOLERANCE
+@pytest.mark.parametrize("biased", [True, False])
+def test_gradients_of_both_ways(biased: bool) -> None:
+    """Small networks have narrow layers inside, which have no bias."""
+    x, y = some(2, 3, 8, 8, seed=0).requires_grad_(), some(2, 8, 4, 4, seed=1).requires_grad_()
+    weight = some(8, 3, 4, 4, seed=2, dtype=torch.float32).requires_grad_()
+    bias = some(3, seed=3, dtype=torch.float32).requires_grad_() if biased else None
+    leaves = [leaf for leaf in (x, y, weight, bias) if leaf is not None]
+    down: Tensor = narrow._Down.apply(narrow.abreast(x, DTYPE), weight)  # type: ignore[no-untyped-call]
+    up: Tensor = narrow._Up.apply(y, weight, bias)  # type: ignore[no-untyped-call]
+    added = None if bias is None else bias.to(y)
+    theirs = [functional.conv2d(x, weight.to(x), None, 2, 1), functional.conv_transpose2d(y, weight.to(y), added, 2, 1)]
+    pulls = [some(*out.shape, seed=4) for out in theirs]
+    got, wanted = (torch.autograd.grad(outputs, leaves, pulls) for outputs in ([down, up[:, :3]], theirs))
+    assert all(off(a, b) < 3 * TOLERANCE for a, b in zip(got, wanted, strict=True))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_square_sums(channels: int) -> None:
+    """Of both parts of a batch, the second against later frames of the same target."""
+    x = torch.rand(3, 5, channels, 8, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    targets = [x, x[:, 1:]]
+    plain = some(15 + 12, channels, 8, 8, seed=1).requires_grad_()
+    logits = narrow.abreast(plain, DTYPE)
+    ours = narrow.square_sums(logits, targets)
+    sizes = torch.split(plain.double().sigmoid(), [15, 12])
+    theirs = [(s - t.double().flatten(0, 1)).square().sum() for s, t in zip(sizes, targets, strict=True)]
+    for a, b in zip(ours, theirs, strict=True):
+        assert off(a, b) < 1e-5
+    (got,) = torch.autograd.grad(2 * ours[0] + 0.5 * ours[1], plain)
+    (wanted,) = torch.autograd.grad(2 * theirs[0] + 0.5 * theirs[1], plain)
+    assert off(got, wanted) < TOLERANCE
 
 
 @pytest.mark.skipif(DEVICE.type != "cuda", reason="the interpreter cannot multiply bf16")
@@ -44,7 +73,7 @@ def test_layers_and_their_gradients() -> None:
     down = nn.Conv2d(3, 32, 4, 2, 1, bias=False).to(DEVICE)
     up = nn.ConvTranspose2d(32, 3, 4, 2, 1).to(DEVICE)
     x = some(8, 3, 32, 32, seed=0, dtype=torch.float32).requires_grad_()
-    ours = narrow.up(narrow.down(x, down), up)
+    ours = narrow.up(narrow.down(x, down), up)[:, :3]
     (ours.float() ** 2).mean().backward()  # type: ignore[no-untyped-call]
     got = [t.grad for t in (x, *down.parameters(), *up.parameters())]
     for tensor in (x, *down.parameters(), *up.parameters()):
@@ -56,23 +85,6 @@ def test_layers_and_their_gradients() -> None:
         assert found is not None
         assert tensor.grad is not None
         assert off(found, tensor.grad) < 3e-2
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_gradients_of_both_ways(biased: bool) -> None:
-    """Small networks have narrow layers inside, which have no bias."""
-    x, y = some(2, 3, 8, 8, seed=0).requires_grad_(), some(2, 8, 4, 4, seed=1).requires_grad_()
-    weight = some(8, 3, 4, 4, seed=2, dtype=torch.float32).requires_grad_()
-    bias = some(3, seed=3, dtype=torch.float32).requires_grad_() if biased else None
-    leaves = [leaf for leaf in (x, y, weight, bias) if leaf is not None]
-    ours = narrow._Down.apply(x, weight), narrow._Up.apply(y, weight, bias)  # type: ignore[no-untyped-call]
-    theirs = (
-        functional.conv2d(x, weight.to(x), None, 2, 1),
-        functional.conv_transpose2d(y, weight.to(y), None if bias is None else bias.to(y), 2, 1),
-    )
-    pulls = [some(*out.shape, seed=4) for out in theirs]
-    got, wanted = (torch.autograd.grad(outputs, leaves, pulls) for outputs in (ours, theirs))
-    assert all(off(a, b) < 3 * TOLERANCE for a, b in zip(got, wanted, strict=True))
 
 
 def test_which_layers_fit() -> None:

@@ -153,7 +153,7 @@ def test_a_step_into_nowhere_is_reported_and_not_followed() -> None:
     batch = data.fetch(np.arange(10), torch.float64)
     step.take(*batch, 0.01, torch.Generator())
     before = [weight.detach().clone() for weight in objective.parameters()]
-    step.figures.here[4] = torch.nan  # as if its gradient had been none
+    step.figures.here[-1] = torch.nan  # as if its gradient had been none
     (taken,) = step.take(*batch, 0.01, torch.Generator())
     assert np.isnan(taken.norm)
     assert all(map(torch.equal, before, objective.parameters()))

@@ -78,6 +78,11 @@ class KoopmanAutoencoder(nn.Module):
         frames: list[Tensor] = self.decoder.together(parts)  # type: ignore[operator]
         return frames
 
+    def square_sums(self, parts: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
+        """Summed squares of what `decode_together` gives less `targets` (batch, time, ...), of video."""
+        sums: list[Tensor] = self.decoder.square_sums(parts, targets)  # type: ignore[operator]
+        return sums
+
     def forward(self, x: Tensor) -> Tensor:
         return self.decode(self.encode(x))
 

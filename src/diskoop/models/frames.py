@@ -48,13 +48,23 @@ def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Seque
 
 
 def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
-    if torch.is_autocast_enabled("cuda") and kernels_run(x.device):
+    if _is_narrow(x, layer):
         from diskoop.models import narrow
 
-        if narrow.fits(layer, x):
-            return narrow.down(x, layer) if isinstance(layer, nn.Conv2d) else narrow.up(x, layer)
+        if isinstance(layer, nn.Conv2d):
+            return narrow.down(x, layer)
+        return narrow.up(x, layer)[:, : layer.out_channels]
     y: Tensor = layer(x)
     return y
+
+
+def _is_narrow(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    """Whether a convolution of `x` has kernels of its own."""
+    if not (x.is_cuda and torch.is_autocast_enabled("cuda") and kernels_run(x.device)):
+        return False
+    from diskoop.models import narrow
+
+    return narrow.fits(layer, x)
 
 
 def through_time(lstm: nn.LSTM, x: Tensor) -> Tensor:
@@ -114,6 +124,20 @@ class FrameDecoder(nn.Module):
         frames = self.frames(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
         both = zip(torch.split(frames, sizes), codes, strict=True)
         return [x.reshape(*part.shape[:2], *x.shape[1:]) for x, part in both]
+
+    def square_sums(self, parts: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
+        """Sums of squared differences between what `forward` makes of each of `parts` and its target, in one pass."""
+        codes = of_each(self.time, parts)
+        sizes = [part[..., 0].numel() for part in codes]
+        *before, last, end = self.frames
+        assert isinstance(last, nn.ConvTranspose2d)
+        y = Layers(*before)(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
+        if _is_narrow(y, last):
+            from diskoop.models import narrow
+
+            return narrow.square_sums(narrow.up(y, last), targets)
+        frames = torch.split(end(last(y)), sizes)
+        return [(x.to(target) - target.flatten(0, 1)).square().sum() for x, target in zip(frames, targets, strict=True)]
 
 
 def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:

@@ -78,7 +78,7 @@ def spectral_terms(
     """
     spectrum = Spectrum.of(C, order)
     chosen = spectrum.static(static)
-    values, pulls = _eigenvalue_means(spectrum, chosen, static_penalty, dynamic_penalty, clip)
+    values, pulls = eigenvalue_means(spectrum, chosen, static_penalty, dynamic_penalty, clip)
     link = _Linked.apply
     return SpectralTerms(
         link(C, values[0], pulls[0]),  # type: ignore[no-untyped-call]
@@ -104,8 +104,8 @@ def spectral_loss(
     return terms.static + terms.dynamic
 
 
-def _eigenvalue_means(
-    spectrum: Spectrum, chosen: Tensor, static: Penalty, dynamic: Penalty, clip: float
+def eigenvalue_means(
+    spectrum: Spectrum, chosen: Tensor, static: Penalty, dynamic: Penalty, clip: float = 100.0
 ) -> tuple[Tensor, Tensor]:
     """(2,) the mean of one penalty over the `chosen` eigenvalues and of another over the others; their gradients in C.
 
@@ -133,7 +133,7 @@ class _Linked(torch.autograd.Function):
 
 def _clipped(gradient: Tensor, norm: float) -> Tensor:
     """Each matrix of `gradient` (..., k, k) scaled down to at most `norm`; zero where it does not exist."""
-    if (torch.linalg.matrix_norm(gradient) <= norm).all():
+    if not gradient.is_cuda and (torch.linalg.matrix_norm(gradient) <= norm).all():  # CUDA is not asked: it would wait
         return gradient
     largest = gradient.abs().amax((-2, -1), keepdim=True)
     exists = torch.isfinite(largest) & (largest > 0)

@@ -161,6 +161,10 @@ class Spectrum:
         if (selection != selection.gather(-1, self._partners)).any():
             raise InputError("this selection of modes cuts a conjugate pair: both halves belong to it, or none")
         self._require_basis()
+        return self.onto(selection)
+
+    def onto(self, selection: Tensor) -> Tensor:
+        """What `projector` gives, unchecked."""
         return (self.basis * selection.unsqueeze(-2)) @ self.dual
 
     def pull(self, slope: Tensor) -> Tensor:

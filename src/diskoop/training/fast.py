@@ -13,8 +13,9 @@ from diskoop.data.sequences import Sequences
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
 from diskoop.numerics.kernels import kernels_run
-from diskoop.numerics.losses import SpectralTerms
+from diskoop.numerics.losses import eigenvalue_means
 from diskoop.numerics.operator import one_thread, pair_sums, rank_of, require_solvable, ridge_gradient, ridge_solution
+from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
 from diskoop.training.objective import Objective, Terms
@@ -39,9 +40,9 @@ class FastStep:
     """Stages on the device, and linear algebra on the CPU while they run.
 
     `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one
-    the sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds the
-    spectrum, its pull on the operator and the static projector; `cycle` and `update` take those. A step's figures are
-    fetched during the next one, so the device never waits for a reader.
+    the sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds them and
+    their vectors. `pull` makes of these the spectral losses, their pull on the operator and the static projector, which
+    `cycle` and `update` take. A step's figures are fetched during the next one, so the device never waits for a reader.
 
     On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
     same stages run as they are written.
@@ -62,13 +63,14 @@ class FastStep:
         self.sums = self._shared(2, k, k)  # sums of pairs, past and cross
         self.solved = self._shared(2, k, k)  # C and the inverse of its system
         self.solves_there = _fits(self.device, k)
-        self.found = self._shared(2, k, k)  # the spectrum's pull on C, and the static projector
-        self.figures = self._shared(5)
+        self.found = self._shared(2 * k + 2, k)  # a spectrum: its basis, its dual, its eigenvalues' two parts
+        self.figures = self._shared(7)
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
-        self.seen: tuple[SpectralTerms, Tensor] | None = None  # of the step not told of yet: its spectrum, its sums
+        self.seen: tuple[Spectrum, Tensor] | None = None  # of the step not told of yet: its spectrum, its sums
         self.stages: dict[str, Callable[[], None]] = {
             "encode": self._encode,
             "decode": self._decode,
+            "pull": self._pull,
             "cycle": self._cycle,
             "update": self._update,
         }
@@ -106,7 +108,7 @@ class FastStep:
                 self.host["solve"]()
                 self.stages["decode"]()
             self.host["spectrum"]()
-        for name in ("cycle", "update"):
+        for name in ("pull", "cycle", "update"):
             if name in self.stages:
                 self.stages[name]()
         return ended
@@ -138,9 +140,9 @@ class FastStep:
     def _ended(self, spectral: dict[str, float] | None) -> list[Taken]:
         if spectral is None:
             return []
-        rec, pred_z, pred_x, cycle, norm = self.figures.here.tolist()
-        total = self.objective.weighed(rec, pred_z, pred_x, spectral["stat"], spectral["dyn"], cycle)
-        values = spectral | {"total": total, "rec": rec, "pred_z": pred_z, "pred_x": pred_x, "cycle": cycle}
+        *terms, norm = self.figures.here.tolist()
+        named = dict(zip(("rec", "pred_z", "pred_x", "stat", "dyn", "cycle"), terms, strict=True))
+        values = spectral | named | {"total": self.objective.weighed(*terms)}
         return [Taken({name: values[name] for name in Terms._fields}, norm)]
 
     # --- on the device
@@ -171,20 +173,32 @@ class FastStep:
         (loss.rec * rec + loss.pred * (pred_z + pred_x)).backward()  # type: ignore[no-untyped-call]
         self.back = torch.zeros_like(rec)
 
+    @torch.no_grad()
+    def _pull(self) -> None:
+        """What the spectrum says of the operator: the spectral losses, their pull on it, and its static projector."""
+        loss, choice, k = self.objective.settings.loss, self.objective.settings.spectrum, self.found.there.shape[1]
+        basis, dual, (real, imaginary) = torch.split(self.found.there, [k, k, 2])
+        spectrum = Spectrum(torch.complex(real, imaginary), basis, dual)
+        chosen = spectrum.static(choice.static)
+        self.spectral, (static, dynamic) = eigenvalue_means(spectrum, chosen, *self.objective.penalties)
+        self.pull = loss.eig * (loss.stat * static + loss.dyn * dynamic)
+        self.static = spectrum.onto(chosen)
+
     def _cycle(self) -> None:
         with self._precision():
-            self.back = self.objective.cycle(self.z_here, Factor("static", self.found.there[1]), self.mask)
+            self.back = self.objective.cycle(self.z_here, Factor("static", self.static), self.mask)
         (self.objective.settings.loss.cycle * self.back).backward()  # type: ignore[no-untyped-call]
 
     def _update(self) -> None:
         assert self.C_here.grad is not None
         C, inverse = self.solved.there
-        pull = self.C_here.grad + self.found.there[0]
-        pairs = torch.stack(ridge_gradient(pull, C, inverse, self.objective.settings.model.ridge))
+        pairs = torch.stack(
+            ridge_gradient(self.C_here.grad + self.pull, C, inverse, self.objective.settings.model.ridge)
+        )
         torch.autograd.backward([self.z, self.pairs], [self.z_here.grad, pairs])
         norm = clip_gradients(self.weights, self.objective.settings.train.clip)
         self.optimizer.step()
-        told = (*self.errors, self.back, norm)
+        told = (*self.errors, *self.spectral, self.back, norm)
         self.figures.send(torch.stack([value.detach().double() for value in told]))
         if not self.on_cuda:
             self.optimizer.zero_grad()
@@ -194,7 +208,7 @@ class FastStep:
     @torch.inference_mode()
     def _solve(self) -> None:
         past, cross = self.sums.here
-        self.solved.give(*ridge_solution(past, cross, self.objective.settings.model.ridge))
+        self.solved.give(torch.stack(ridge_solution(past, cross, self.objective.settings.model.ridge)))
 
     def _check(self) -> None:
         past, cross = self.sums.here
@@ -202,22 +216,19 @@ class FastStep:
 
     @torch.inference_mode()
     def _find_spectrum(self) -> None:
-        loss = self.objective.settings.loss
-        found = self.objective.spectral(self.solved.here[0])
-        pull = loss.eig * (loss.stat * found.static_pull + loss.dyn * found.dynamic_pull)
-        static = found.spectrum.projector(found.chosen) if loss.cycle else torch.zeros_like(pull)
-        self.found.give(pull, static)
-        self.seen = found, self.sums.here[0].clone()
+        spectrum = Spectrum.of(self.solved.here[0], self.objective.order)
+        values = torch.view_as_real(spectrum.eigenvalues).mT
+        self.found.give(torch.cat([spectrum.basis, spectrum.dual, values]))
+        self.seen = spectrum, self.sums.here[0].clone()
 
     @torch.inference_mode()
     def _noted(self) -> dict[str, float] | None:
         """What the figures say of the last step's spectrum; once."""
         if self.seen is None:
             return None
-        (found, past), self.seen = self.seen, None
-        gap, radius = found.spectrum.extent(found.chosen)
-        named = {"stat": found.static, "dyn": found.dynamic, "static_gap": gap, "dynamic_radius": radius}
-        return {name: float(value) for name, value in named.items()} | {"rank": float(rank_of(past))}
+        (spectrum, past), self.seen = self.seen, None
+        gap, radius = spectrum.extent(spectrum.static(self.objective.settings.spectrum.static))
+        return {"static_gap": float(gap), "dynamic_radius": float(radius), "rank": float(rank_of(past))}
 
     # --- around them
 
@@ -245,7 +256,7 @@ class FastStep:
                 self._run(torch.Generator(self.device))
                 self.optimizer.zero_grad()
         # What hangs on the last rehearsal would tie the recording to it.
-        for name in ("x", "z", "pairs", "z_here", "C_here", "errors", "back"):
+        for name in ("x", "z", "pairs", "z_here", "C_here", "errors", "spectral", "pull", "static", "back"):
             delattr(self, name)
         self.draws.refill(torch.Generator(self.device))
         for name, work in list(self.stages.items()):
@@ -297,10 +308,9 @@ class _Shared:
         """From the device."""
         self.here.copy_(value, non_blocking=True)
 
-    def give(self, *values: Tensor) -> None:
+    def give(self, value: Tensor) -> None:
         """To the device. What was given before has long arrived: its step's sums came back after it."""
-        for place, value in zip(self.here, values, strict=True):
-            place.copy_(value)
+        self.here.copy_(value)
         self.there.copy_(self.here, non_blocking=True)
 
 

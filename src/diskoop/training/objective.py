@@ -20,7 +20,7 @@ from diskoop.numerics.losses import (
     spectral_terms,
     unit_modulus,
 )
-from diskoop.numerics.spectrum import by_distance, by_modulus
+from diskoop.numerics.spectrum import Order, by_distance, by_modulus
 from diskoop.settings import Settings, SpectrumSettings
 
 # Where a step's random numbers come from: a shape, and a tensor whose type and device to take -> between 0 and 1.
@@ -94,6 +94,11 @@ class Objective(nn.Module):
         """
         later = None if mask is None else mask[:, :-1] & mask[:, 1:]
         dropped = self._dropped(z, uniform)
+        if together and x.ndim == 5:
+            targets = x, x[:, 1:]
+            sums = self.model.square_sums([dropped, ahead], targets)
+            rec, pred_x = (total / self._over(target) for total, target in zip(sums, targets, strict=True))
+            return rec, self._distance(ahead, z[:, 1:], None), pred_x
         if together:
             now, then = self.model.decode_together([dropped, ahead])
         else:
@@ -105,10 +110,17 @@ class Objective(nn.Module):
         )
 
     def spectral(self, C: Tensor) -> SpectralTerms:
+        return spectral_terms(C, self.settings.spectrum.static, *self.penalties, self.order)
+
+    @property
+    def penalties(self) -> tuple[Penalty, Penalty]:
+        """Of static eigenvalues, and of the others."""
         choice = self.settings.spectrum
-        return spectral_terms(
-            C, choice.static, STATIC_PENALTIES[choice.static_penalty], dynamic_penalty(choice), ORDERS[choice.order]
-        )
+        return STATIC_PENALTIES[choice.static_penalty], dynamic_penalty(choice)
+
+    @property
+    def order(self) -> Order:
+        return ORDERS[self.settings.spectrum.order]
 
     def cycle(self, z: Tensor, static: Factor, mask: Tensor | None) -> Tensor:
         """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
@@ -135,6 +147,10 @@ class Objective(nn.Module):
         squares = (a.float() - b.float() if a.dtype == torch.bfloat16 else a - b).square()
         each = squares.flatten(2).mean(-1) if self.settings.loss.reduction == "element" else squares.flatten(2).sum(-1)
         return each.mean() if mask is None else torch.where(mask, each, 0.0).sum() / mask.sum()
+
+    def _over(self, x: Tensor) -> int:
+        """What a sum over all of `x` is divided by to be the distance."""
+        return x.numel() if self.settings.loss.reduction == "element" else x.shape[0] * x.shape[1]
 
     def _blurred(self, x: Tensor, uniform: Uniform) -> Tensor:
         if not (self.training and self.settings.train.blur):
