@@ -95,7 +95,7 @@ def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, An
 def test_large_operators_are_solved_for_on_the_cpu(
     base: dict[str, Any], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diskoop.training.fast, "_fits", lambda *_: False)  # as if these were large
+    monkeypatch.setattr(diskoop.training.fast, "solved_there", lambda *_: False)  # as if these were large
     test_stages_take_the_plain_steps(base, {}, 10, device)
 
 

@@ -17,10 +17,11 @@ from diskoop.bench.timing import Setup, Table, Take, compared, take_turns, tidy,
 from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.evaluation.judges import Judge, Network
 from diskoop.numerics.losses import spectral_loss
-from diskoop.numerics.operator import fit_operator, one_thread, pair_sums, ridge_solution
+from diskoop.numerics.operator import fit_operator, one_thread, pair_sums, ridge_gradient, ridge_solution
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.run import Run
 from diskoop.training.checkpoint import RunFolder
+from diskoop.training.fast import solved_there
 from diskoop.training.feeding import Feed, Resident, read_ahead
 from diskoop.training.loop import frozen_operator
 
@@ -58,10 +59,31 @@ def by_gram(z: Tensor) -> Tensor:
 
 
 def by_gram_on_the_cpu(z: Tensor) -> Tensor:
-    """Ours as in a captured step: sums on the device, the small system on the CPU."""
+    """Ours as in a captured step of larger k: sums on the device, the small system on the CPU."""
     past, cross = (part.cpu() for part in pair_sums(z))
     with one_thread():
         return ridge_solution(past, cross, RIDGE)[0]
+
+
+def by_gram_in_one_program(z: Tensor) -> Tensor:
+    """Ours as in a captured step up to k = 64: nothing leaves the device."""
+    C: Tensor = _InOneProgram.apply(*pair_sums(z))  # type: ignore[no-untyped-call]
+    return C
+
+
+class _InOneProgram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, past: Tensor, cross: Tensor) -> Tensor:
+        from diskoop.numerics.elimination import ridge_solution_there
+
+        C, inverse = ridge_solution_there(past, cross, RIDGE)
+        ctx.save_for_backward(C, inverse)
+        return C
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor]:
+        C, inverse = ctx.saved_tensors
+        return ridge_gradient(outer[0], C, inverse, RIDGE)
 
 
 def _pairs(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,6 +123,8 @@ def solvers(setup: Setup, sizes: Sequence[int] = SIZES) -> Iterator[Table]:
 def _solvers_at(k: int, setup: Setup) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of both tables."""
     ways = SOLVERS | ({"ours, on the CPU": by_gram_on_the_cpu} if setup.device.type == "cuda" else {})
+    if solved_there(setup.device, k):
+        ways["ours, one program"] = by_gram_in_one_program
     z = latents(k, setup.device)
     truth = by_pseudo_inverse(z.double().cpu())
     # Whole pairs, or the two losses mean different eigenvalues.

@@ -62,7 +62,7 @@ class FastStep:
         self.draws = _Draws()
         self.sums = self._shared(2, k, k)  # sums of pairs, past and cross
         self.solved = self._shared(2, k, k)  # C and the inverse of its system
-        self.solves_there = _fits(self.device, k)
+        self.solves_there = solved_there(self.device, k)
         self.found = self._shared(2 * k + 2, k)  # a spectrum: its basis, its dual, its eigenvalues' two parts
         self.figures = self._shared(7)
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
@@ -288,7 +288,7 @@ class FastStep:
         return [*self.weights, *self.objective.buffers(), *remembered]
 
 
-def _fits(device: torch.device, k: int) -> bool:
+def solved_there(device: torch.device, k: int) -> bool:
     """Whether operators of this size can be solved for on `device`."""
     if not kernels_run(device):
         return False
