@@ -30,6 +30,8 @@ class Units:
     rate: int | None = None  # samples a second of the sound whose log spectrogram this is; None: no sound
 
     def to_model(self, x: Tensor) -> Tensor:
+        if self.offset == 0 and isinstance(self.scale, float | int):
+            return x / self.scale  # pixels: bytes become float32 in the same pass
         x = x if x.is_floating_point() else x.float()
         return (x - _alike(self.offset, x)) / _alike(self.scale, x)
 

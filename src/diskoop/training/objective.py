@@ -1,7 +1,7 @@
 """the weighted sum the paper minimises, and the cycle term"""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -177,13 +177,20 @@ def gaussian_blur(x: Tensor, sigma: Tensor, taps: tuple[int, int]) -> Tensor:
 
 def _bell(size: int, count: int, sigma: Tensor) -> Tensor:
     """(size, size): each row a Gaussian of `count` taps around its own place, reflected where it leaves."""
-    offsets = torch.arange(count, device=sigma.device) - count // 2
-    weights = torch.exp(-0.5 * (offsets / sigma).square())
-    place = torch.arange(size, device=sigma.device)
-    reached = (place[:, None] + offsets).abs()  # (size, count)
+    exponents, bands = _bands(size, count, sigma.dtype, sigma.device)
+    with full_precision(sigma):
+        return (torch.softmax(exponents / sigma.square(), 0) @ bands).reshape(size, size)
+
+
+@lru_cache(16)  # for all steps
+def _bands(size: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(count,) the exponent of each tap for a sigma of 1; (count, size * size) where it falls in each row, as ones."""
+    offsets = torch.arange(count) - count // 2
+    place = torch.arange(size)
+    reached = (place + offsets[:, None]).abs()  # (count, size)
     reached = torch.where(reached < size, reached, 2 * (size - 1) - reached)
-    band = (reached.unsqueeze(-1) == place).to(sigma.dtype)  # (size, count, size)
-    return (weights / weights.sum()) @ band
+    bands = (reached.unsqueeze(-1) == place).flatten(1)
+    return (-0.5 * offsets.square()).to(device, dtype), bands.to(device, dtype)
 
 
 def _uniform(generator: torch.Generator, shape: Sequence[int], like: Tensor) -> Tensor:
