@@ -12,8 +12,6 @@ from diskoop.bench.pieces import (
     _drain,
     _gradient,
     _on_disk,
-    by_gram,
-    by_gram_in_one_program,
     by_gram_on_the_cpu,
     by_pseudo_inverse,
     inference,
@@ -38,19 +36,6 @@ def test_solvers_agree_and_so_do_their_gradients(k: int) -> None:
         (gradient,) = torch.autograd.grad(C, z, pull)
         assert torch.allclose(C, truth, atol=1e-7), name
         assert torch.allclose(gradient, wanted, atol=1e-7 * float(wanted.abs().max())), name
-
-
-def test_one_program_solves_alike_and_so_does_its_gradient() -> None:
-    from tests.kernels import DEVICE, off
-
-    z = latents(20, DEVICE).double().requires_grad_()
-    pull = torch.randn(20, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(DEVICE)
-    (C, gradient), (known, wanted) = (
-        (found, *torch.autograd.grad(found, z, pull))
-        for found in (solve(z) for solve in (by_gram_in_one_program, by_gram))
-    )
-    assert off(C, known) < 1e-12
-    assert off(gradient, wanted) < 1e-10
 
 
 def test_both_spectral_losses_pull_alike(operator: torch.Tensor) -> None:

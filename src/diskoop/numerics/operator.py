@@ -106,10 +106,14 @@ def pair_sums(z: Tensor, mask: Tensor | None = None, per_sequence: bool = False)
 
 def require_solvable(past: Tensor, cross: Tensor, ridge: float) -> None:
     """An InputError about sums of pairs, or a ridge, that give no operator."""
-    if ridge != 0 and not ridge >= 1e-12:
-        raise InputError(f"expected a ridge of 0, or of 1e-12 and more (less drowns in rounding), got {ridge}")
+    require_ridge(ridge)
     if not (torch.isfinite(past).all() and torch.isfinite(cross).all()):
         raise InputError("cannot fit an operator: the latents hold NaN or infinity")
+
+
+def require_ridge(ridge: float) -> None:
+    if ridge != 0 and not ridge >= 1e-12:
+        raise InputError(f"expected a ridge of 0, or of 1e-12 and more (less drowns in rounding), got {ridge}")
 
 
 def ridge_system(past: Tensor, ridge: float) -> tuple[Tensor, Tensor]:

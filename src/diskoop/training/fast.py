@@ -10,11 +10,20 @@ import torch
 from torch import Tensor
 
 from diskoop.data.sequences import Sequences
+from diskoop.errors import InputError
 from diskoop.models.autoencoder import full_precision
 from diskoop.numerics.factors import Factor
 from diskoop.numerics.kernels import kernels_run
 from diskoop.numerics.losses import eigenvalue_means
-from diskoop.numerics.operator import one_thread, pair_sums, rank_of, require_solvable, ridge_gradient, ridge_solution
+from diskoop.numerics.operator import (
+    one_thread,
+    pair_sums,
+    rank_of,
+    require_ridge,
+    require_solvable,
+    ridge_gradient,
+    ridge_solution,
+)
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
@@ -78,7 +87,8 @@ class FastStep:
             del self.stages["cycle"]
         self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
         if self.solves_there:
-            self.host = {"check": self._check, "spectrum": self._find_spectrum}
+            del self.host["solve"]
+            require_ridge(objective.settings.model.ridge)
         self.captured = not self.on_cuda
 
     def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
@@ -102,9 +112,7 @@ class FastStep:
             ended = self._ended(spectral)  # the step before: its last stage came before this one's first
             if ended and not all(map(math.isfinite, (ended[0].terms["total"], ended[0].norm))):
                 return ended
-            if self.solves_there:
-                self.host["check"]()
-            else:
+            if not self.solves_there:
                 self.host["solve"]()
                 self.stages["decode"]()
             self.host["spectrum"]()
@@ -210,13 +218,14 @@ class FastStep:
         past, cross = self.sums.here
         self.solved.give(torch.stack(ridge_solution(past, cross, self.objective.settings.model.ridge)))
 
-    def _check(self) -> None:
-        past, cross = self.sums.here
-        require_solvable(past, cross, self.objective.settings.model.ridge)
-
     @torch.inference_mode()
     def _find_spectrum(self) -> None:
-        spectrum = Spectrum.of(self.solved.here[0], self.objective.order)
+        try:
+            spectrum = Spectrum.of(self.solved.here[0], self.objective.order)
+        except InputError:  # one of the latents, rather: where they are no numbers, so is their operator
+            past, cross = self.sums.here
+            require_solvable(past, cross, self.objective.settings.model.ridge)
+            raise
         values = torch.view_as_real(spectrum.eigenvalues).mT
         self.found.give(torch.cat([spectrum.basis, spectrum.dual, values]))
         self.seen = spectrum, self.sums.here[0].clone()
