@@ -1,6 +1,7 @@
 """The stages compute what the plain step computes: uncaptured on the CPU, captured where there is CUDA."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,14 +110,15 @@ def test_bf16_loses_what_the_plain_step_loses(width: int, device: str) -> None:
     taken = []
     for make in (fast, plain):
         torch.manual_seed(0)
-        objective = Objective(build_model(settings.model, data.shape[2:]).to(device), settings).train()
-        step = make(settings, objective, data)
+        model = build_model(settings.model, data.shape[2:]).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        step = make(settings, Objective(model, settings).train(), data)
         batches = [data.fetch(np.arange(at, at + 4), torch.float32) for at in range(5)]
         some = [one for batch in batches for one in step.take(*batch, 0.001, torch.Generator(device).manual_seed(0))]
         taken.append([*some, *step.rest()])
     for ours, theirs in zip(*taken, strict=True):
         for name in ("total", "rec", "pred_x"):
             assert ours.terms[name] == pytest.approx(theirs.terms[name], rel=0.05), name
+    assert taken[0][0].norm == pytest.approx(taken[1][0].norm, rel=0.1)
 
 
 def test_padding_is_padded_further() -> None:
@@ -169,6 +171,25 @@ def test_latents_that_are_no_numbers_are_refused_like_the_plain_steps() -> None:
             next(objective.parameters()).fill_(torch.nan)
         with pytest.raises(InputError, match="NaN or infinity"):
             make(settings, objective, data).take(*batch, 0.01, torch.Generator())
+
+
+def test_a_cycle_through_modes_that_are_no_basis_is_refused_like_the_plain_steps() -> None:
+    """Before anything moves; without a cycle nothing is taken apart, and training goes on."""
+    for cycle in (1.0, 0.0):
+        settings = Settings.of(SIGNAL).replaced({"loss": {"cycle": cycle}})
+        data = open_data(settings.data).part("train")
+        objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
+        step = FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
+        parallel = torch.eye(8, dtype=torch.float64).diagonal_scatter(torch.ones(7, dtype=torch.float64), 1)
+        step.host["solve"] = partial(step.solved.give, torch.stack([parallel, torch.eye(8).double()]))
+        before = [weight.detach().clone() for weight in objective.parameters()]
+        batch = data.fetch(np.arange(10), torch.float64)
+        if cycle:
+            with pytest.raises(InputError, match="modes are not a basis"):
+                step.take(*batch, 0.01, torch.Generator())
+        else:
+            step.take(*batch, 0.01, torch.Generator())
+        assert all(map(torch.equal, before, objective.parameters())) == bool(cycle)
 
 
 def test_a_ridge_that_drowns_is_refused_like_the_plain_steps() -> None:

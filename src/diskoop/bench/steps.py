@@ -239,7 +239,7 @@ def shares(setup: Setup, cases: Mapping[str, Case] = CASES) -> Iterator[Table]:
 
 
 def parts(step: FastStep, take: Take, setup: Setup, what: str) -> list[dict[str, Any]]:
-    """Mean milliseconds of each stage on the device, of both parts on the CPU and of the whole; means add up."""
+    """Mean milliseconds of each stage on the device, of each part on the CPU and of the whole; means add up."""
     device = setup.device
     each = repetitions(take, setup)  # captured by then
     on_device, on_host = _watch(step.stages, device), _watch(step.host, torch.device("cpu"))

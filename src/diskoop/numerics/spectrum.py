@@ -82,7 +82,7 @@ class Spectrum:
 
     def project(self, z: Tensor) -> Tensor:
         """Latents (..., time, k) -> complex coefficients of the modes."""
-        self._require_basis()
+        self.require_basis()
         return z.to(self.to_modes) @ self.to_modes
 
     def lift(self, coefficients: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class Spectrum:
             raise InputError(f"expected a boolean selection {wanted}, got {got}")
         if (selection != selection.gather(-1, self._partners)).any():
             raise InputError("this selection of modes cuts a conjugate pair: both halves belong to it, or none")
-        self._require_basis()
+        self.require_basis()
         return self.onto(selection)
 
     def onto(self, selection: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class Spectrum:
         across = _columns(self.basis, self._partners).mT
         return self.dual.mT @ (slope.real.unsqueeze(-1) * rows + slope.imag.unsqueeze(-1) * across)
 
-    def _require_basis(self) -> None:
+    def require_basis(self) -> None:
         """Refuse to divide latents among modes that are parallel: C is defective and such a basis does not exist."""
         norms = torch.linalg.matrix_norm(self.basis) * torch.linalg.matrix_norm(self.dual)
         condition = float(norms.amax())

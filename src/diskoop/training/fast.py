@@ -226,6 +226,8 @@ class FastStep:
             past, cross = self.sums.here
             require_solvable(past, cross, self.objective.settings.model.ridge)
             raise
+        if self.objective.settings.loss.cycle:  # which takes latents apart
+            spectrum.require_basis()
         values = torch.view_as_real(spectrum.eigenvalues).mT
         self.found.give(torch.cat([spectrum.basis, spectrum.dual, values]))
         self.seen = spectrum, self.sums.here[0].clone()

@@ -1,7 +1,7 @@
 """the weighted sum the paper minimises, and the cycle term"""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -182,7 +182,7 @@ def _bell(size: int, count: int, sigma: Tensor) -> Tensor:
         return (torch.softmax(exponents / sigma.square(), 0) @ bands).reshape(size, size)
 
 
-@lru_cache(16)  # for all steps
+@cache  # for all steps, and for good: a captured one reads them where they lie
 def _bands(size: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(count,) the exponent of each tap for a sigma of 1; (count, size * size) where it falls in each row, as ones."""
     offsets = torch.arange(count) - count // 2
