@@ -7,7 +7,7 @@ import torch
 
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.models.frames import FrameDecoder, through_time
+from diskoop.models.frames import FrameDecoder, FrameEncoder, Layers, through_time
 
 
 def test_the_papers_sprites_setting_has_1_735_million_parameters() -> None:
@@ -90,3 +90,47 @@ def test_time_is_never_rounded() -> None:
         rounded = through_time(lstm, x.bfloat16())
     assert torch.equal(y, lstm(x)[0])
     assert rounded.dtype == torch.float32
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_products_are_the_convolutions_they_stand_for(layout: torch.memory_format, bias: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for layer, shape in (
+        (torch.nn.Conv2d(5, 7, 4, bias=bias), (3, 5, 4, 4)),
+        (torch.nn.ConvTranspose2d(5, 7, 4, bias=bias), (3, 5, 1, 1)),
+        (torch.nn.ConvTranspose2d(5, 7, 4, 2, bias=bias), (3, 5, 1, 1)),
+    ):
+        layer = layer.double().to(memory_format=layout)  # type: ignore[call-overload]
+        x = torch.randn(shape, generator=generator, dtype=torch.float64).to(memory_format=layout).requires_grad_()
+        pairs = []
+        for y in (Layers(layer)(x), layer(x)):
+            pull = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+            pairs.append([y, *torch.autograd.grad(y, [x, *layer.parameters()], pull)])
+        for ours, known in zip(*pairs, strict=True):
+            assert ours.shape == known.shape
+            assert torch.allclose(ours, known, rtol=1e-12, atol=1e-12)
+
+
+def test_the_layers_next_to_the_latents_are_never_rounded() -> None:
+    seen: dict[str, torch.dtype] = {}
+
+    def watch(name: str, layer: torch.nn.Module) -> None:
+        layer.register_forward_hook(lambda _, inputs, output: seen.update({name: output.dtype}))
+
+    encoder, decoder = FrameEncoder(3, 32, 6, width=4), FrameDecoder(3, 32, 6, 6, width=4)
+    for name, layer in (
+        ("first of the encoder", encoder.frames[1]),
+        ("last of the encoder", encoder.frames[-2]),
+        ("first of the decoder", decoder.frames[1]),
+        ("second of the decoder", decoder.frames[4]),
+    ):
+        watch(name, layer)  # all are batch norms
+    with torch.autocast("cpu", torch.bfloat16):
+        decoder(encoder(torch.rand(2, 3, 3, 32, 32)))
+    assert seen == {
+        "first of the encoder": torch.bfloat16,
+        "last of the encoder": torch.float32,
+        "first of the decoder": torch.float32,
+        "second of the decoder": torch.bfloat16,
+    }

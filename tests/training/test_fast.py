@@ -116,9 +116,11 @@ def test_bf16_loses_what_the_plain_step_loses(width: int, device: str) -> None:
         some = [one for batch in batches for one in step.take(*batch, 0.001, torch.Generator(device).manual_seed(0))]
         taken.append([*some, *step.rest()])
     for ours, theirs in zip(*taken, strict=True):
-        for name in ("total", "rec", "pred_x"):
+        for name in ("rec", "pred_x"):
             assert ours.terms[name] == pytest.approx(theirs.terms[name], rel=0.05), name
-    assert taken[0][0].norm == pytest.approx(taken[1][0].norm, rel=0.1)
+    ours, theirs = taken[0][0], taken[1][0]  # later, which eigenvalues leave the ball hangs on how latents are rounded
+    assert ours.terms["total"] == pytest.approx(theirs.terms["total"], rel=0.02)
+    assert ours.norm == pytest.approx(theirs.norm, rel=0.1)
 
 
 def test_padding_is_padded_further() -> None:
@@ -155,7 +157,7 @@ def test_a_step_into_nowhere_is_reported_and_not_followed() -> None:
     batch = data.fetch(np.arange(10), torch.float64)
     step.take(*batch, 0.01, torch.Generator())
     before = [weight.detach().clone() for weight in objective.parameters()]
-    step.figures.here[-1] = torch.nan  # as if its gradient had been none
+    step.figures.there[-1] = torch.nan  # as if its gradient had been none
     (taken,) = step.take(*batch, 0.01, torch.Generator())
     assert np.isnan(taken.norm)
     assert all(map(torch.equal, before, objective.parameters()))

@@ -10,6 +10,7 @@ from diskoop.errors import InputError
 from diskoop.numerics.kernels import kernels_run
 from diskoop.settings import FRAME_SIZES
 
+BLOCK = 3  # layers: a convolution, batch norm, an activation
 LATENT_ENDS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "leaky_relu": lambda: nn.LeakyReLU(0.2)}
 
 
@@ -30,7 +31,7 @@ class Layers(nn.Sequential):
         for layer in layers:
             if isinstance(layer, nn.BatchNorm2d):
                 x = _normed(x, layer, next(layers), sizes or [len(x)])
-            elif x.is_cuda and isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+            elif isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
                 x = _convolved(x, layer)
             else:
                 x = layer(x)
@@ -48,6 +49,8 @@ def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Seque
 
 
 def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
+    if x.shape[2:] == ((1, 1) if layer.transposed else layer.kernel_size) and layer.padding == (0, 0):
+        return _as_product(x, layer)
     if _is_narrow(x, layer):
         from diskoop.models import narrow
 
@@ -58,6 +61,17 @@ def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     return y
 
 
+def _as_product(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
+    """A convolution between a map of one pixel and one as large as the kernel, each weight of which is used once."""
+    weight = layer.weight.permute(0, 2, 3, 1).flatten(1)  # in the order in which channels_last has it
+    if layer.transposed:
+        y = x.flatten(1) @ weight
+        y = y.reshape(-1, *layer.kernel_size, layer.out_channels).permute(0, 3, 1, 2)
+    else:
+        y = (x.permute(0, 2, 3, 1).flatten(1) @ weight.mT)[..., None, None]
+    return y if layer.bias is None else y + layer.bias[:, None, None]
+
+
 def _is_narrow(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
     """Whether a convolution of `x` has kernels of its own."""
     if not (x.is_cuda and torch.is_autocast_enabled("cuda") and kernels_run(x.device)):
@@ -65,6 +79,13 @@ def _is_narrow(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
     from diskoop.models import narrow
 
     return narrow.fits(layer, x)
+
+
+def unrounded(layers: nn.Module, x: Tensor, *sizes: Sequence[int]) -> Tensor:
+    """`layers` of `x` in the precision of their weights, whatever autocast would make of it."""
+    with torch.autocast(x.device.type, enabled=False):
+        y: Tensor = layers(x.to(next(layers.parameters()).dtype), *sizes)
+    return y
 
 
 def through_time(lstm: nn.LSTM, x: Tensor) -> Tensor:
@@ -94,8 +115,12 @@ class FrameEncoder(nn.Module):
         if x.ndim != 5 or tuple(x.shape[2:]) != self.expected:
             wanted = ", ".join(map(str, self.expected))
             raise InputError(f"expected video (batch, time, {wanted}), got {tuple(x.shape)}")
-        codes = of_real_frames(self.frames, x, mask).flatten(2)  # (batch, time, k)
+        codes = of_real_frames(self._coded, x, mask).flatten(2)  # (batch, time, k)
         return through_time(self.time, codes)
+
+    def _coded(self, x: Tensor) -> Tensor:
+        # What a small factor changes in a latent would drown in rounding.
+        return unrounded(self.frames[-BLOCK:], self.frames[:-BLOCK](x))
 
 
 class FrameDecoder(nn.Module):
@@ -115,13 +140,22 @@ class FrameDecoder(nn.Module):
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         codes = through_time(self.time, z)  # (batch, time, h)
-        return of_real_frames(self.frames, codes[..., None, None], mask)
+        return of_real_frames(self._drawn, codes[..., None, None], mask)
+
+    def _drawn(self, codes: Tensor, *sizes: Sequence[int]) -> Tensor:
+        y: Tensor = self.frames[-2:](self._maps(codes, *sizes))
+        return y
+
+    def _maps(self, codes: Tensor, *sizes: Sequence[int]) -> Tensor:
+        """What the last layer makes frames of."""
+        y: Tensor = self.frames[BLOCK:-2](unrounded(self.frames[:BLOCK], codes, *sizes), *sizes)
+        return y
 
     def together(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """What `forward` makes of each of `parts`, in one pass."""
         codes = of_each(self.time, parts)
         sizes = [part[..., 0].numel() for part in codes]
-        frames = self.frames(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
+        frames = self._drawn(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
         both = zip(torch.split(frames, sizes), codes, strict=True)
         return [x.reshape(*part.shape[:2], *x.shape[1:]) for x, part in both]
 
@@ -129,9 +163,9 @@ class FrameDecoder(nn.Module):
         """Sums of squared differences between what `forward` makes of each of `parts` and its target, in one pass."""
         codes = of_each(self.time, parts)
         sizes = [part[..., 0].numel() for part in codes]
-        *before, last, end = self.frames
+        *_, last, end = self.frames
         assert isinstance(last, nn.ConvTranspose2d)
-        y = Layers(*before)(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
+        y = self._maps(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
         if _is_narrow(y, last):
             from diskoop.models import narrow
 

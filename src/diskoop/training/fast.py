@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -50,8 +51,8 @@ class FastStep:
 
     `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one
     the sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds them and
-    their vectors. `pull` makes of these the spectral losses, their pull on the operator and the static projector, which
-    `cycle` and `update` take. A step's figures are fetched during the next one, so the device never waits for a reader.
+    their vectors. `update` makes of these the spectral losses and their pull on the operator, and ends the step. Its
+    figures leave the device together with the next one's sums, so the device never waits for a reader.
 
     On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
     same stages run as they are written.
@@ -69,22 +70,18 @@ class FastStep:
             None if data.mask is None else torch.ones(batch, data.shape[1], dtype=torch.bool, device=self.device)
         )
         self.draws = _Draws()
-        self.sums = self._shared(2, k, k)  # sums of pairs, past and cross
-        self.solved = self._shared(2, k, k)  # C and the inverse of its system
+        self.told = _Shared.zeros([4 * k * k + 7], self.device)
+        # Sums of pairs, past and cross; C and the inverse of its system; what is noted of a step.
+        self.sums, self.solved, self.figures = self.told.parts((2, k, k), (2, k, k), (7,))
         self.solves_there = solved_there(self.device, k)
-        self.found = self._shared(2 * k + 2, k)  # a spectrum: its basis, its dual, its eigenvalues' two parts
-        self.figures = self._shared(7)
+        self.found = _Shared.zeros([2 * k + 2, k], self.device)  # a spectrum: basis, dual, the eigenvalues' two parts
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
         self.seen: tuple[Spectrum, Tensor] | None = None  # of the step not told of yet: its spectrum, its sums
         self.stages: dict[str, Callable[[], None]] = {
             "encode": self._encode,
             "decode": self._decode,
-            "pull": self._pull,
-            "cycle": self._cycle,
             "update": self._update,
         }
-        if not objective.settings.loss.cycle:
-            del self.stages["cycle"]
         self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
         if self.solves_there:
             del self.host["solve"]
@@ -116,9 +113,7 @@ class FastStep:
                 self.host["solve"]()
                 self.stages["decode"]()
             self.host["spectrum"]()
-        for name in ("pull", "cycle", "update"):
-            if name in self.stages:
-                self.stages[name]()
+        self.stages["update"]()
         return ended
 
     def rehearse(self, x: Tensor, mask: Tensor | None, steps: float) -> Estimate:
@@ -141,6 +136,7 @@ class FastStep:
         return Estimate(sorted(seconds)[2] * steps, parameters, memory)
 
     def rest(self) -> list[Taken]:
+        self.told.send()
         if self.on_cuda:
             torch.cuda.synchronize(self.device)
         return self._ended(self._noted())
@@ -161,14 +157,13 @@ class FastStep:
             self.x, self.z = x, self.objective.latents(x, self.mask, self.draws)
         with full_precision(self.z):
             self.pairs = torch.stack(pair_sums(self.z, self.mask))
-        self.sums.send(self.pairs.detach())
+        self.sums.there.copy_(self.pairs.detach())
         if self.solves_there:
             from diskoop.numerics.elimination import ridge_solution_there
 
-            past, cross = self.pairs.detach()
-            found = ridge_solution_there(past, cross, self.objective.settings.model.ridge)
-            self.solved.there.copy_(torch.stack(found))
-            self.solved.send(self.solved.there)
+            past, cross = self.sums.there
+            torch.stack(ridge_solution_there(past, cross, self.objective.settings.model.ridge), out=self.solved.there)
+        self.told.send()
         self.z_here = self.z.detach().requires_grad_()
 
     def _decode(self) -> None:
@@ -179,37 +174,34 @@ class FastStep:
             self.errors = self.objective.errors(self.z_here, ahead, self.x, self.mask, self.draws, together=True)
         loss, (rec, pred_z, pred_x) = self.objective.settings.loss, self.errors
         (loss.rec * rec + loss.pred * (pred_z + pred_x)).backward()  # type: ignore[no-untyped-call]
-        self.back = torch.zeros_like(rec)
+
+    def _update(self) -> None:
+        spectral, pull, static = self._pulled()
+        back = torch.zeros_like(self.errors[0])
+        if self.objective.settings.loss.cycle:
+            with self._precision():
+                back = self.objective.cycle(self.z_here, Factor("static", static), self.mask)
+            (self.objective.settings.loss.cycle * back).backward()  # type: ignore[no-untyped-call]
+        assert self.C_here.grad is not None
+        C, inverse = self.solved.there
+        pairs = torch.stack(ridge_gradient(self.C_here.grad + pull, C, inverse, self.objective.settings.model.ridge))
+        torch.autograd.backward([self.z, self.pairs], [self.z_here.grad, pairs])
+        norm = clip_gradients(self.weights, self.objective.settings.train.clip)
+        self.optimizer.step()
+        told = (*self.errors, *spectral, back, norm)
+        torch.stack([value.detach().double() for value in told], out=self.figures.there)
+        if not self.on_cuda:
+            self.optimizer.zero_grad()
 
     @torch.no_grad()
-    def _pull(self) -> None:
+    def _pulled(self) -> tuple[Tensor, Tensor, Tensor]:
         """What the spectrum says of the operator: the spectral losses, their pull on it, and its static projector."""
         loss, choice, k = self.objective.settings.loss, self.objective.settings.spectrum, self.found.there.shape[1]
         basis, dual, (real, imaginary) = torch.split(self.found.there, [k, k, 2])
         spectrum = Spectrum(torch.complex(real, imaginary), basis, dual)
         chosen = spectrum.static(choice.static)
-        self.spectral, (static, dynamic) = eigenvalue_means(spectrum, chosen, *self.objective.penalties)
-        self.pull = loss.eig * (loss.stat * static + loss.dyn * dynamic)
-        self.static = spectrum.onto(chosen)
-
-    def _cycle(self) -> None:
-        with self._precision():
-            self.back = self.objective.cycle(self.z_here, Factor("static", self.static), self.mask)
-        (self.objective.settings.loss.cycle * self.back).backward()  # type: ignore[no-untyped-call]
-
-    def _update(self) -> None:
-        assert self.C_here.grad is not None
-        C, inverse = self.solved.there
-        pairs = torch.stack(
-            ridge_gradient(self.C_here.grad + self.pull, C, inverse, self.objective.settings.model.ridge)
-        )
-        torch.autograd.backward([self.z, self.pairs], [self.z_here.grad, pairs])
-        norm = clip_gradients(self.weights, self.objective.settings.train.clip)
-        self.optimizer.step()
-        told = (*self.errors, *self.spectral, self.back, norm)
-        self.figures.send(torch.stack([value.detach().double() for value in told]))
-        if not self.on_cuda:
-            self.optimizer.zero_grad()
+        spectral, (static, dynamic) = eigenvalue_means(spectrum, chosen, *self.objective.penalties)
+        return spectral, loss.eig * (loss.stat * static + loss.dyn * dynamic), spectrum.onto(chosen)
 
     # --- on the CPU, where tensors that autograd may forget are quicker to make
 
@@ -243,9 +235,6 @@ class FastStep:
 
     # --- around them
 
-    def _shared(self, *shape: int) -> "_Shared":
-        return _Shared(shape, self.device)
-
     def _load(self, x: Tensor, mask: Tensor | None) -> None:
         time = x.shape[1]
         self.raw[:, :time].copy_(x, non_blocking=True)
@@ -267,7 +256,7 @@ class FastStep:
                 self._run(torch.Generator(self.device))
                 self.optimizer.zero_grad()
         # What hangs on the last rehearsal would tie the recording to it.
-        for name in ("x", "z", "pairs", "z_here", "C_here", "errors", "spectral", "pull", "static", "back"):
+        for name in ("x", "z", "pairs", "z_here", "C_here", "errors"):
             delattr(self, name)
         self.draws.refill(torch.Generator(self.device))
         for name, work in list(self.stages.items()):
@@ -308,16 +297,27 @@ def solved_there(device: torch.device, k: int) -> bool:
     return k <= LARGEST
 
 
+@dataclass
 class _Shared:
     """Float64 numbers on the device and their double on the CPU, in memory that both can reach."""
 
-    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
-        self.there = torch.zeros(*shape, dtype=torch.float64, device=device)
-        self.here = torch.zeros(*shape, dtype=torch.float64, pin_memory=device.type == "cuda")
+    there: Tensor
+    here: Tensor
 
-    def send(self, value: Tensor) -> None:
+    @classmethod
+    def zeros(cls, shape: Sequence[int], device: torch.device) -> "_Shared":
+        there = torch.zeros(*shape, dtype=torch.float64, device=device)
+        return cls(there, torch.zeros(*shape, dtype=torch.float64, pin_memory=device.type == "cuda"))
+
+    def parts(self, *shapes: Sequence[int]) -> "list[_Shared]":
+        """What lies in it one after another: when it is sent, they are."""
+        sizes = [math.prod(shape) for shape in shapes]
+        both = zip(torch.split(self.there, sizes), torch.split(self.here, sizes), shapes, strict=True)
+        return [_Shared(there.view(shape), here.view(shape)) for there, here, shape in both]
+
+    def send(self) -> None:
         """From the device."""
-        self.here.copy_(value, non_blocking=True)
+        self.here.copy_(self.there, non_blocking=True)
 
     def give(self, value: Tensor) -> None:
         """To the device. What was given before has long arrived: its step's sums came back after it."""
