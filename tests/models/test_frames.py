@@ -112,7 +112,7 @@ def test_products_are_the_convolutions_they_stand_for(layout: torch.memory_forma
             assert torch.allclose(ours, known, rtol=1e-12, atol=1e-12)
 
 
-def test_the_layers_next_to_the_latents_are_never_rounded() -> None:
+def test_latents_and_frames_and_the_layers_next_to_latents_are_never_rounded() -> None:
     seen: dict[str, torch.dtype] = {}
 
     def watch(name: str, layer: torch.nn.Module) -> None:
@@ -124,8 +124,9 @@ def test_the_layers_next_to_the_latents_are_never_rounded() -> None:
         ("last of the encoder", encoder.frames[-2]),
         ("first of the decoder", decoder.frames[1]),
         ("second of the decoder", decoder.frames[4]),
+        ("frames", decoder.frames[-1]),
     ):
-        watch(name, layer)  # all are batch norms
+        watch(name, layer)
     with torch.autocast("cpu", torch.bfloat16):
         decoder(encoder(torch.rand(2, 3, 3, 32, 32)))
     assert seen == {
@@ -133,4 +134,5 @@ def test_the_layers_next_to_the_latents_are_never_rounded() -> None:
         "last of the encoder": torch.float32,
         "first of the decoder": torch.float32,
         "second of the decoder": torch.bfloat16,
+        "frames": torch.float32,
     }

@@ -143,12 +143,16 @@ class FrameDecoder(nn.Module):
         return of_real_frames(self._drawn, codes[..., None, None], mask)
 
     def _drawn(self, codes: Tensor, *sizes: Sequence[int]) -> Tensor:
-        y: Tensor = self.frames[-2:](self._maps(codes, *sizes))
-        return y
+        return self._ended(self._maps(codes, *sizes))
 
     def _maps(self, codes: Tensor, *sizes: Sequence[int]) -> Tensor:
         """What the last layer makes frames of."""
         y: Tensor = self.frames[BLOCK:-2](unrounded(self.frames[:BLOCK], codes, *sizes), *sizes)
+        return y
+
+    def _ended(self, maps: Tensor) -> Tensor:
+        # Rounded, a sigmoid near 1 would be 1 and have no slope.
+        y: Tensor = self.frames[-1](self.frames[-2:-1](maps).to(next(self.parameters()).dtype))
         return y
 
     def together(self, parts: Sequence[Tensor]) -> list[Tensor]:
@@ -163,15 +167,15 @@ class FrameDecoder(nn.Module):
         """Sums of squared differences between what `forward` makes of each of `parts` and its target, in one pass."""
         codes = of_each(self.time, parts)
         sizes = [part[..., 0].numel() for part in codes]
-        *_, last, end = self.frames
+        last = self.frames[-2]
         assert isinstance(last, nn.ConvTranspose2d)
         y = self._maps(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
         if _is_narrow(y, last):
             from diskoop.models import narrow
 
             return narrow.square_sums(narrow.up(y, last), targets)
-        frames = torch.split(end(last(y)), sizes)
-        return [(x.to(target) - target.flatten(0, 1)).square().sum() for x, target in zip(frames, targets, strict=True)]
+        frames = torch.split(self._ended(y), sizes)
+        return [(x - target.flatten(0, 1)).square().sum() for x, target in zip(frames, targets, strict=True)]
 
 
 def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:
