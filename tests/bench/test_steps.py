@@ -105,7 +105,8 @@ def test_the_parts_make_up_the_whole() -> None:
 def test_shares_of_every_case() -> None:
     tables = list(shares(QUICK, SMALL))
     assert [table.title.split(":")[0] for table in tables] == list(SMALL)
-    assert all(table.rows[-1] == {"part": "whole step", "ms": table.rows[-1]["ms"], "share": 1.0} for table in tables)
+    for table in tables:
+        assert [row["part"] for row in table.rows[:4]] == ["encode", "decode", "update", "all of these"]
 
 
 def test_one_thing_grows_at_a_time() -> None:

@@ -74,6 +74,7 @@ ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_availa
         (SIGNAL, {"loss": {"rec": 0.0}}, 10),
         (VIDEO, {}, 50),
         (VIDEO, {"train": {"blur": False}, "loss": {"cycle": 0.0}}, 10),
+        (VIDEO, {"loss": {"reduction": "frame"}}, 10),
     ],
 )
 def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, Any], steps: int, device: str) -> None:
@@ -118,7 +119,7 @@ def test_bf16_loses_what_the_plain_step_loses(width: int, device: str) -> None:
     for ours, theirs in zip(*taken, strict=True):
         for name in ("rec", "pred_x"):
             assert ours.terms[name] == pytest.approx(theirs.terms[name], rel=0.05), name
-    ours, theirs = taken[0][0], taken[1][0]  # later, which eigenvalues leave the ball hangs on how latents are rounded
+    ours, theirs = taken[0][0], taken[1][0]  # later, which eigenvalues count hangs on how latents are rounded
     assert ours.terms["total"] == pytest.approx(theirs.terms["total"], rel=0.02)
     assert ours.norm == pytest.approx(theirs.norm, rel=0.1)
 
@@ -175,6 +176,21 @@ def test_latents_that_are_no_numbers_are_refused_like_the_plain_steps() -> None:
             make(settings, objective, data).take(*batch, 0.01, torch.Generator())
 
 
+@pytest.mark.parametrize(("of", "sentence"), [("latents", "the latents hold NaN"), ("C", "operator that holds NaN")])
+def test_an_operator_that_is_none_is_put_down_to_its_latents(of: str, sentence: str) -> None:
+    """Where the device solved for it, nobody has looked at the sums before."""
+    settings = Settings.of(SIGNAL)
+    data = open_data(settings.data).part("train")
+    objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
+    step = FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
+    step.host["solve"] = partial(step.solved.give, torch.full((2, 8, 8), torch.nan, dtype=torch.float64))
+    if of == "latents":
+        with torch.no_grad():
+            next(objective.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match=sentence):
+        step.take(*data.fetch(np.arange(10), torch.float64), 0.01, torch.Generator())
+
+
 def test_a_cycle_through_modes_that_are_no_basis_is_refused_like_the_plain_steps() -> None:
     """Before anything moves; without a cycle nothing is taken apart, and training goes on."""
     for cycle in (1.0, 0.0):
@@ -202,6 +218,14 @@ def test_a_ridge_that_drowns_is_refused_like_the_plain_steps() -> None:
         objective.model.ridge = 1e-14
         with pytest.raises(InputError, match="expected a ridge of 0, or of 1e-12 and more"):
             make(settings, objective, data).take(*data.fetch(np.arange(10), torch.float64), 0.01, torch.Generator())
+
+
+def test_a_ridge_that_drowns_is_refused_before_the_device_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diskoop.training.fast, "solved_there", lambda *_: True)
+    settings = Settings.of(SIGNAL).replaced({"model": {"ridge": 1e-14}})
+    data = open_data(settings.data).part("train")
+    with pytest.raises(InputError, match="expected a ridge of 0, or of 1e-12 and more"):
+        fast(settings, Objective(build_model(settings.model, (8,)).double(), settings).train(), data)
 
 
 def test_only_bf16_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,7 @@ def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(tmp_path: 
         update()
         taken.append(1)
         if len(taken) == 4:
-            fast.figures.here[4] = torch.nan
+            fast.figures.there[-1] = torch.nan
 
     fast.stages["update"] = breaking
     with pytest.raises(Stopped, match=r"astray at step 4: the loss is .*, its gradient's norm nan"):

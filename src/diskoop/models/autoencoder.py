@@ -74,12 +74,12 @@ class KoopmanAutoencoder(nn.Module):
         return x
 
     def decode_together(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """Each of several latents (batch, time, k) decoded as if it were alone, in one pass; none is padded."""
+        """Signals of several latents (batch, time, k), each as if it were alone, in one pass; none is padded."""
         frames: list[Tensor] = self.decoder.together(parts)  # type: ignore[operator]
         return frames
 
     def square_sums(self, parts: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
-        """Summed squares of what `decode_together` gives less `targets` (batch, time, ...), of video."""
+        """Of video: summed squares of what `decode` makes of each of `parts` less its target, in one pass."""
         sums: list[Tensor] = self.decoder.square_sums(parts, targets)  # type: ignore[operator]
         return sums
 

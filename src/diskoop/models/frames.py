@@ -1,6 +1,7 @@
 """image encoder and decoder"""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ def block_channels(size: int, width: int) -> list[int]:
 
 
 class Layers(nn.Sequential):
-    """Layers in their order, with what CUDA likes better than one after another."""
+    """Layers in their order, computed in whichever way is fastest where they lie."""
 
     def forward(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
         """Of a batch whose parts (of `sizes`, which add up to it) batch norm is to see as if each came alone."""
@@ -49,7 +50,7 @@ def _normed(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Seque
 
 
 def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
-    if x.shape[2:] == ((1, 1) if layer.transposed else layer.kernel_size) and layer.padding == (0, 0):
+    if _is_product(x, layer):
         return _as_product(x, layer)
     if _is_narrow(x, layer):
         from diskoop.models import narrow
@@ -61,12 +62,17 @@ def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     return y
 
 
+def _is_product(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    """Whether a convolution goes between one pixel and a map as large as the kernel: each weight is used once."""
+    usual = (layer.padding, layer.output_padding, layer.dilation, layer.groups) == ((0, 0), (0, 0), (1, 1), 1)
+    return usual and x.shape[2:] == ((1, 1) if layer.transposed else layer.kernel_size)
+
+
 def _as_product(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
-    """A convolution between a map of one pixel and one as large as the kernel, each weight of which is used once."""
     weight = layer.weight.permute(0, 2, 3, 1).flatten(1)  # in the order in which channels_last has it
     if layer.transposed:
         y = x.flatten(1) @ weight
-        y = y.reshape(-1, *layer.kernel_size, layer.out_channels).permute(0, 3, 1, 2)
+        y = y.reshape(len(x), *layer.kernel_size, layer.out_channels).permute(0, 3, 1, 2)
     else:
         y = (x.permute(0, 2, 3, 1).flatten(1) @ weight.mT)[..., None, None]
     return y if layer.bias is None else y + layer.bias[:, None, None]
@@ -81,17 +87,15 @@ def _is_narrow(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
     return narrow.fits(layer, x)
 
 
-def unrounded(layers: nn.Module, x: Tensor, *sizes: Sequence[int]) -> Tensor:
-    """`layers` of `x` in the precision of their weights, whatever autocast would make of it."""
+def unrounded(layers: nn.Module, x: Tensor, *sizes: Sequence[int]) -> Any:
+    """What `layers` make of `x` in the precision of their weights, whatever autocast would make of it."""
     with torch.autocast(x.device.type, enabled=False):
-        y: Tensor = layers(x.to(next(layers.parameters()).dtype), *sizes)
-    return y
+        return layers(x.to(next(layers.parameters()).dtype), *sizes)
 
 
 def through_time(lstm: nn.LSTM, x: Tensor) -> Tensor:
     """The outputs of `lstm`, never rounded: on CUDA autocast would take it to float16, whose range gradients leave."""
-    with torch.autocast(x.device.type, enabled=False):
-        y: Tensor = lstm(x.to(next(lstm.parameters()).dtype))[0]
+    y: Tensor = unrounded(lstm, x)[0]
     return y
 
 
@@ -120,7 +124,8 @@ class FrameEncoder(nn.Module):
 
     def _coded(self, x: Tensor) -> Tensor:
         # What a small factor changes in a latent would drown in rounding.
-        return unrounded(self.frames[-BLOCK:], self.frames[:-BLOCK](x))
+        y: Tensor = unrounded(self.frames[-BLOCK:], self.frames[:-BLOCK](x))
+        return y
 
 
 class FrameDecoder(nn.Module):
@@ -142,8 +147,8 @@ class FrameDecoder(nn.Module):
         codes = through_time(self.time, z)  # (batch, time, h)
         return of_real_frames(self._drawn, codes[..., None, None], mask)
 
-    def _drawn(self, codes: Tensor, *sizes: Sequence[int]) -> Tensor:
-        return self._ended(self._maps(codes, *sizes))
+    def _drawn(self, codes: Tensor) -> Tensor:
+        return self._ended(self._maps(codes))
 
     def _maps(self, codes: Tensor, *sizes: Sequence[int]) -> Tensor:
         """What the last layer makes frames of."""
@@ -154,14 +159,6 @@ class FrameDecoder(nn.Module):
         # Rounded, a sigmoid near 1 would be 1 and have no slope.
         y: Tensor = self.frames[-1](self.frames[-2:-1](maps).to(next(self.parameters()).dtype))
         return y
-
-    def together(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """What `forward` makes of each of `parts`, in one pass."""
-        codes = of_each(self.time, parts)
-        sizes = [part[..., 0].numel() for part in codes]
-        frames = self._drawn(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
-        both = zip(torch.split(frames, sizes), codes, strict=True)
-        return [x.reshape(*part.shape[:2], *x.shape[1:]) for x, part in both]
 
     def square_sums(self, parts: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
         """Sums of squared differences between what `forward` makes of each of `parts` and its target, in one pass."""

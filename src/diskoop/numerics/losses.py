@@ -58,8 +58,6 @@ def ball_around_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[T
 class SpectralTerms(NamedTuple):
     static: Tensor  # scalar, differentiable in C
     dynamic: Tensor  # scalar, differentiable in C
-    static_pull: Tensor  # d static / dC, (..., k, k); constant
-    dynamic_pull: Tensor  # d dynamic / dC
     spectrum: Spectrum  # constant
     chosen: Tensor  # (..., k) boolean: the static modes
 
@@ -83,8 +81,6 @@ def spectral_terms(
     return SpectralTerms(
         link(C, values[0], pulls[0]),  # type: ignore[no-untyped-call]
         link(C, values[1], pulls[1]),  # type: ignore[no-untyped-call]
-        pulls[0],
-        pulls[1],
         spectrum,
         chosen,
     )

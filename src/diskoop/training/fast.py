@@ -176,11 +176,11 @@ class FastStep:
         (loss.rec * rec + loss.pred * (pred_z + pred_x)).backward()  # type: ignore[no-untyped-call]
 
     def _update(self) -> None:
-        spectral, pull, static = self._pulled()
+        spectral, pull, spectrum, chosen = self._pulled()
         back = torch.zeros_like(self.errors[0])
         if self.objective.settings.loss.cycle:
             with self._precision():
-                back = self.objective.cycle(self.z_here, Factor("static", static), self.mask)
+                back = self.objective.cycle(self.z_here, Factor("static", spectrum.onto(chosen)), self.mask)
             (self.objective.settings.loss.cycle * back).backward()  # type: ignore[no-untyped-call]
         assert self.C_here.grad is not None
         C, inverse = self.solved.there
@@ -194,14 +194,14 @@ class FastStep:
             self.optimizer.zero_grad()
 
     @torch.no_grad()
-    def _pulled(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What the spectrum says of the operator: the spectral losses, their pull on it, and its static projector."""
+    def _pulled(self) -> tuple[Tensor, Tensor, Spectrum, Tensor]:
+        """What the CPU found, on the device: spectral losses, their pull on C, the spectrum and its static modes."""
         loss, choice, k = self.objective.settings.loss, self.objective.settings.spectrum, self.found.there.shape[1]
         basis, dual, (real, imaginary) = torch.split(self.found.there, [k, k, 2])
         spectrum = Spectrum(torch.complex(real, imaginary), basis, dual)
         chosen = spectrum.static(choice.static)
         spectral, (static, dynamic) = eigenvalue_means(spectrum, chosen, *self.objective.penalties)
-        return spectral, loss.eig * (loss.stat * static + loss.dyn * dynamic), spectrum.onto(chosen)
+        return spectral, loss.eig * (loss.stat * static + loss.dyn * dynamic), spectrum, chosen
 
     # --- on the CPU, where tensors that autograd may forget are quicker to make
 

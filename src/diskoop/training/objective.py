@@ -145,11 +145,12 @@ class Objective(nn.Module):
     def _distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
         """Squared distance over the frames that exist: a mean over elements, or the text's sum over features."""
         squares = (a.float() - b.float() if a.dtype == torch.bfloat16 else a - b).square()
-        each = squares.flatten(2).mean(-1) if self.settings.loss.reduction == "element" else squares.flatten(2).sum(-1)
-        return each.mean() if mask is None else torch.where(mask, each, 0.0).sum() / mask.sum()
+        if mask is None:
+            return squares.sum() / self._over(a)
+        return torch.where(mask, squares.flatten(2).sum(-1), 0.0).sum() / (mask.sum() * self._over(a[:1, :1]))
 
     def _over(self, x: Tensor) -> int:
-        """What a sum over all of `x` is divided by to be the distance."""
+        """What a sum of squares over all of `x` is divided by to be the distance."""
         return x.numel() if self.settings.loss.reduction == "element" else x.shape[0] * x.shape[1]
 
     def _blurred(self, x: Tensor, uniform: Uniform) -> Tensor:
@@ -185,12 +186,13 @@ def _bell(size: int, count: int, sigma: Tensor) -> Tensor:
 @cache  # for all steps, and for good: a captured one reads them where they lie
 def _bands(size: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(count,) the exponent of each tap for a sigma of 1; (count, size * size) where it falls in each row, as ones."""
-    offsets = torch.arange(count) - count // 2
-    place = torch.arange(size)
-    reached = (place + offsets[:, None]).abs()  # (count, size)
-    reached = torch.where(reached < size, reached, 2 * (size - 1) - reached)
-    bands = (reached.unsqueeze(-1) == place).flatten(1)
-    return (-0.5 * offsets.square()).to(device, dtype), bands.to(device, dtype)
+    with torch.inference_mode(False):  # whoever asks first: others may need gradients through them
+        offsets = torch.arange(count) - count // 2
+        place = torch.arange(size)
+        reached = (place + offsets[:, None]).abs()  # (count, size)
+        reached = torch.where(reached < size, reached, 2 * (size - 1) - reached)
+        bands = (reached.unsqueeze(-1) == place).flatten(1)
+        return (-0.5 * offsets.square()).to(device, dtype), bands.to(device, dtype)
 
 
 def _uniform(generator: torch.Generator, shape: Sequence[int], like: Tensor) -> Tensor:
