@@ -123,3 +123,10 @@ def test_the_cut_is_made_where_the_gap_is_widest() -> None:
 def test_chance_stays_below_what_belongs_together(random: np.random.Generator) -> None:
     for count in (60, 200, 4000):
         assert dependence(random.normal(size=(count, 12)))[np.triu_indices(12, 1)].max() < CUT[0]
+
+
+def test_a_factor_that_stretches_another_is_not_the_same() -> None:
+    """Hair and a motion that turns it: within each 0.5, between them 0.34."""
+    alike = np.kron(np.eye(2), np.full((3, 3), 0.16)) + 0.34
+    np.fill_diagonal(alike, 1.0)
+    assert group(alike, [1] * 6) == [[0, 1, 2], [3, 4, 5]]
