@@ -336,6 +336,23 @@ def test_a_matrix_says_what_is_ideal() -> None:
         figures.matrix_figure(matrix, ["skin", "hair"], ["skin", "hair", "action"], "", [0.5])
 
 
+def test_what_is_kept_stands_beside_what_is_taken() -> None:
+    taken, kept = np.array([[0.97, 0.17], [0.21, 0.88]]), np.array([[np.nan, 0.99], [0.6, np.nan]])
+    labels = ["skin", "hair"]
+    figure = figures.matrix_figure(taken, labels, labels, "both", [1 / 6, 1 / 6], kept=kept)
+    first, second = figure.axes
+    assert np.array_equal(np.asarray(first.images[0].get_array()), taken)
+    assert [text.get_text() for text in first.texts] == ["97%", "17%", "21%", "88%"]
+    assert [text.get_text() for text in second.texts] == ["99%", "60%"]  # nothing on the diagonal
+    assert [text.get_position() for text in second.texts] == [(1, 0), (0, 1)]
+    assert len(first.patches) == 2
+    assert not second.patches
+    assert [axes.get_title() for axes in figure.axes] == ["shows the donor's value", "still shows its own value"]
+    assert second.get_xlabel() == "ideal: 100%"
+    with pytest.raises(InputError, match=r"expected a matrix \(2, 2\) .*, got \(1, 2\)"):
+        figures.matrix_figure(taken, labels, labels, "both", kept=kept[:1])
+
+
 def test_empty_requests_are_named(parts: Decomposition) -> None:
     with pytest.raises(InputError, match=r"expected pairs \(source, target\), got none"):
         figures.two_factor_swaps(parts, [])

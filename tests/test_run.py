@@ -112,11 +112,11 @@ def test_metrics_that_were_lost_are_named(text: str, sentence: str, folder: Path
 def test_a_batch_may_have_its_own_operator(folder: Path) -> None:
     run, clips = load(folder), load_data("puppets", "test", size=32).select(range(0, 1200, 40))
     own = run.decompose(clips, operator="batch")
-    assert torch.equal(own.operator.matrix, fit_operator(own.z, ridge=run.settings.model.ridge).matrix)
+    assert torch.equal(own.operator.matrix, fit_operator(own.z).matrix)
     assert own.operator.sequences == 30
     ragged = Sequences.of(clips.x, lengths=np.arange(30) % 5 + 4)
     padded = run.decompose(ragged, operator="batch")
-    assert torch.equal(padded.operator.matrix, fit_operator(padded.z, padded.mask, run.settings.model.ridge).matrix)
+    assert torch.equal(padded.operator.matrix, fit_operator(padded.z, padded.mask).matrix)
     assert torch.equal(own.z, run.decompose(clips).z)
     assert torch.allclose(own.static + own.dynamic, own.z, atol=1e-4)
     with pytest.raises(InputError, match="expected the operator 'frozen' or 'batch', got 'bath'"):

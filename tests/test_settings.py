@@ -83,6 +83,7 @@ def test_mistakes_are_named(word: str, sentence: str) -> None:
     ("changes", "sentence"),
     [
         ({"loss": {"cycle": 1}, "spectrum": {"static": 0}}, r"0 < spectrum.static < model.k"),
+        ({"model": {"dynamic_noise": 1, "k": 8}, "spectrum": {"static": 8}}, r"model.dynamic_noise = 1.* 8 of 8"),
         ({"loss": {"cycle": 1}, "spectrum": {"static": 1}, "model": {"scope": "sequence"}}, "model.scope = batch"),
         ({"loss": {"rec": 0, "pred": 0}}, "nothing would train the decoder"),
         ({"modle": {"k": 1}}, r"unknown setting 'modle'; did you mean 'model'\?"),

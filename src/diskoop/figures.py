@@ -245,37 +245,70 @@ def matrix_figure(
     title: str,
     chance: Sequence[float] | None = None,
     remark: str = "",
+    kept: Array | None = None,
 ) -> "Figure":
-    """Shares from 0 to 1 as a heat map: a row for each factor that was exchanged, a column for each that was judged.
+    """Shares from 0 to 1 as heat maps: a row for each factor that was exchanged, a column for each that was judged.
 
     Where a row and a column have one name the ideal is 100%, and the cell is framed; elsewhere it is `chance`.
+
+    Args:
+        matrix: (rows, columns), the shares that show the donor's value.
+        rows: what was exchanged.
+        columns: what was judged.
+        title: above all.
+        chance: what guessing comes to, for each column.
+        remark: below all.
+        kept: (rows, columns), drawn beside `matrix`: the shares that still show their own value, 100% at best; NaN is
+            left blank.
     """
     from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
 
-    if matrix.shape != (len(rows), len(columns)):
-        wanted = f"({len(rows)}, {len(columns)}) for rows {', '.join(rows)} and columns {', '.join(columns)}"
-        raise InputError(f"expected a matrix {wanted}, got {matrix.shape}")
+    for shares in (matrix, kept):
+        if shares is not None and shares.shape != (len(rows), len(columns)):
+            wanted = f"({len(rows)}, {len(columns)}) for rows {', '.join(rows)} and columns {', '.join(columns)}"
+            raise InputError(f"expected a matrix {wanted}, got {shares.shape}")
     if chance is not None and len(chance) != len(columns):
         raise InputError(f"expected a chance for each of {', '.join(columns)}, got {len(chance)}")
-    figure = Figure(figsize=(2.2 + 0.95 * len(columns), 1.5 + 0.62 * len(rows)), layout="constrained")
-    axes = figure.subplots()
+    panels = 1 if kept is None else 2
+    size = (1.2 + panels * (1.0 + 0.95 * len(columns)), (1.5 if kept is None else 1.8) + 0.62 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes, *others = figure.subplots(1, panels, squeeze=False)[0]
+    below = [""] * len(columns) if chance is None else [f"\nchance {share:.0%}" for share in chance]
+    words = [f"{name}{text}" for name, text in zip(columns, below, strict=True)]
+    framed = [(i, j) for i, row in enumerate(rows) for j, column in enumerate(columns) if row == column]
+    _draw_shares(axes, matrix, rows, words, framed)
+    axes.set_ylabel("taken from the donor", fontsize=8, color=INK)
+    ideal = "" if chance is None else "ideal: 100% where framed, chance elsewhere"
+    axes.set_xlabel(ideal, fontsize=8, color=INK)
+    if kept is not None:
+        axes.set_title("shows the donor's value", fontsize=9, color=INK)
+        (beside,) = others
+        _draw_shares(beside, kept, rows, words)
+        beside.set_title("still shows its own value", fontsize=9, color=INK)
+        beside.set_xlabel("ideal: 100%", fontsize=8, color=INK)
+    figure.supxlabel(_wrapped(remark, 0.9 * figure.get_figwidth()), fontsize=8, color=INK)
+    figure.suptitle(title, fontsize=TITLE_SIZE, color=INK, x=0.01, ha="left", parse_math=False)
+    return figure
+
+
+def _draw_shares(
+    axes: "Axes", matrix: Array, rows: Sequence[str], columns: Sequence[str], framed: Sequence[tuple[int, int]] = ()
+) -> None:
+    """A heat map with its shares in percent, blank where one is NaN; `framed` has cells as (row, column)."""
+    from matplotlib.patches import Rectangle
+
     axes.spines[:].set_visible(False)
+    axes.set_facecolor("none")
     axes.tick_params(length=0, labelsize=9)
     axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (i, j), share in np.ndenumerate(matrix):
-        axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=10, color=PAPER if share > 0.55 else INK)
-        if rows[i] == columns[j]:
-            axes.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, color=DYNAMIC, linewidth=1.8))
-    below = [""] * len(columns) if chance is None else [f"\nchance {share:.0%}" for share in chance]
-    axes.set_xticks(range(len(columns)), [f"{name}{text}" for name, text in zip(columns, below, strict=True)])
+        if not np.isnan(share):
+            color = PAPER if share > 0.55 else INK
+            axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=10, color=color)
+    for i, j in framed:
+        axes.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, color=DYNAMIC, linewidth=1.8))
+    axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
-    axes.set_ylabel("taken from the donor", fontsize=8, color=INK)
-    ideal = "" if chance is None else "ideal: 100% where framed, chance elsewhere"
-    words = [ideal, _wrapped(remark, 0.9 * figure.get_figwidth())]
-    axes.set_xlabel("\n".join(filter(None, words)), fontsize=8, color=INK)
-    figure.suptitle(title, fontsize=TITLE_SIZE, color=INK, x=0.01, ha="left", parse_math=False)
-    return figure
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ class Run:
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
         z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)  # nothing, whatever its company
         choice = self.settings.spectrum
-        mine = self.operator if operator == "frozen" else fit_operator(z, mask, self.settings.model.ridge)
+        mine = self.operator if operator == "frozen" else fit_operator(z, mask)
         order = ORDERS[choice.order]
         named = {} if self.found is None else {each.name: each.factor for each in self.found.factors}
         return Decomposition.of(self.model, mine, clips, z, choice.static, order, mask, named)

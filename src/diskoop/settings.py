@@ -61,9 +61,14 @@ class ModelSettings(Record):
     h: Count | None = 40  # the decoder's LSTM; None (signals only) makes it as wide as the signal
     width: Count = 32  # channels of the first convolution
     latent: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
+    # How the decoder sees time: by an LSTM, by one whose first state comes from the first latent, or not at all.
+    decoder_memory: Literal["lstm", "started", "none"] = "lstm"
     dropout: Share = 0.2  # on the latents that are decoded for reconstruction
     noise: Weight = 0.0  # uniform, added to the latents before the operator is solved
-    ridge: Weight = 1e-9  # relative to the Gram matrix's mean diagonal; 0 gives the pseudo-inverse
+    # Noise on the latents that are decoded for reconstruction, inside the dynamic part and distributed like it; 1 is as
+    # large as the part itself. What a clip can say by its static part it then says there.
+    dynamic_noise: Weight = 0.0
+    ridge: Weight = 1e-9  # while training, relative to each latent's mean square; 0 factors the latents themselves
     scope: Literal["batch", "sequence"] = "batch"  # whom one operator serves while training
 
 
@@ -119,11 +124,14 @@ class Settings(Record):
                 f"spectrum.static = {static} with model.scope = sequence: one trajectory excites one eigenvalue 1 "
                 "only, so spectrum.static must be 0 or 1 there"
             )
-        if loss.cycle and (self.model.scope == "sequence" or not 0 < static < k):
-            raise ValueError(
-                f"loss.cycle = {loss.cycle} swaps static parts inside a batch, which takes model.scope = batch and "
-                f"0 < spectrum.static < model.k, got model.scope = {self.model.scope} and {static} of {k}"
-            )
+        if self.model.scope == "sequence" or not 0 < static < k:
+            for name, amount in (("loss.cycle", loss.cycle), ("model.dynamic_noise", self.model.dynamic_noise)):
+                if amount:
+                    raise ValueError(
+                        f"{name} = {amount} needs one static and one dynamic part for a whole batch, which takes "
+                        "model.scope = batch and 0 < spectrum.static < model.k, got "
+                        f"model.scope = {self.model.scope} and {static} of {k}"
+                    )
         if not (loss.rec or loss.pred):
             raise ValueError("loss.rec and loss.pred are both 0: nothing would train the decoder")
         return self

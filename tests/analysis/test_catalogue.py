@@ -23,10 +23,11 @@ def model() -> nn.Module:
 
 @pytest.fixture
 def found(generator: torch.Generator) -> Found:
-    projectors = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64)
-    first = FoundFactor(Factor("hair", projectors[0]), 2, 0.25, 0.9, False, ("motion", 0.1))
-    second = FoundFactor(Factor("motion", projectors[1]), 1, 0.5, None, True, None)
-    return Found((first, second), "label-free", "puppets, 40 sequences", ("a note",))
+    projectors = torch.randn(3, 3, 3, generator=generator, dtype=torch.float64)
+    first = FoundFactor(Factor("hair", projectors[0]), 2, 0.25, 0.9, "factor", ("motion", 0.1))
+    second = FoundFactor(Factor("motion", projectors[1]), 1, 0.5, None, "motion", None)
+    third = FoundFactor(Factor("rest", projectors[2]), 1, 0.01, kind="remainder")
+    return Found((first, second, third), "label-free", "puppets, 40 sequences", ("a note",))
 
 
 def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path, model: nn.Module, found: Found) -> None:
@@ -42,7 +43,40 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path, model: nn.Module, f
 
 
 def _figures(each: FoundFactor) -> tuple[object, ...]:
-    return each.name, each.dimensions, each.strength, each.stability, each.moves, each.nearest
+    return each.name, each.dimensions, each.strength, each.stability, each.kind, each.nearest
+
+
+def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found: Found) -> None:
+    """It said what moves, and what was left over was called rest."""
+    folder = RunFolder(tmp_path)
+    save_found(folder, found, model)
+    page = json.loads(folder.factors.read_text())
+    assert page["format"] == "diskoop factors 2"
+    for entry in page["factors"]:
+        entry["moves"] = entry.pop("kind") == "motion"
+    folder.factors.write_text(json.dumps(page | {"format": "diskoop factors 1"}))
+    back = load_found(folder, model, 3)
+    assert back is not None
+    assert [_figures(each) for each in back.factors] == [_figures(each) for each in found.factors]
+    assert torch.equal(back.factors[2].factor.projector, found.factors[2].factor.projector)
+    assert (back.way, back.source, back.notes) == (found.way, found.source, found.notes)
+    save_found(folder, back, model)
+    assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 2"
+    folder.factors.write_text(json.dumps(page))  # today's format with yesterday's entries
+    with pytest.raises(InputError, match="is damaged"):
+        load_found(folder, model, 3)
+
+
+def test_what_is_left_over_is_so_under_any_name(tmp_path: Path, model: nn.Module, found: Found) -> None:
+    folder = RunFolder(tmp_path)
+    save_found(folder, found.renamed({"rest": "unused", "hair": "rest"}), model)
+    back = load_found(folder, model, 3)
+    assert back is not None
+    assert {each.name: each.kind for each in back.factors} == {
+        "rest": "factor",
+        "motion": "motion",
+        "unused": "remainder",
+    }
 
 
 def test_factors_of_another_model_are_refused(tmp_path: Path, model: nn.Module, found: Found) -> None:
@@ -55,6 +89,7 @@ def test_factors_of_another_model_are_refused(tmp_path: Path, model: nn.Module, 
     ("change", "said"),
     [
         (lambda page: page | {"format": "diskoop factors 9"}, "is damaged"),
+        (lambda page: page["factors"][0].update(kind="rest") or page, "is damaged"),
         (lambda page: page | {"more": 1}, "is damaged"),
         (lambda page: {key: page[key] for key in page if key != "way"}, "is damaged"),
         (lambda page: page["factors"][0].update(projector=[[1.0]]) or page, "is not a matrix 3 x 3"),

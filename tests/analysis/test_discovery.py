@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from diskoop.analysis.atoms import Atoms, find_atoms
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery import (
+    COLUMNS,
     Found,
     Guided,
     LabelFree,
@@ -251,13 +252,19 @@ def test_labels_that_cannot_be_names_are_said_before_any_work(parts: Decompositi
 
 
 def test_a_label_may_be_called_like_what_is_left_over() -> None:
-    """Nobody is called twice."""
+    """Nobody is called twice, and the kind of a factor does not follow from its name."""
     random = np.random.Generator(np.random.PCG64(0))
     color = random.integers(6, size=900)
     codes = np.concatenate([ring(color, 6, random), 0.01 * random.normal(size=(900, 1))], 1)
     parts = made_of(codes, random.normal(size=(900, 2)), {"rest": color})
     found = Guided().find(parts)
     assert found.names == ["rest", "motion", "rest-1"]
+    assert [each.kind for each in found.factors] == ["factor", "motion", "remainder"]
+    assert [each.name for each in found.without_remainder] == ["rest", "motion"]
+    other = found.renamed({"rest-1": "unused"})
+    assert [each.kind for each in other.factors] == ["factor", "motion", "remainder"]
+    assert [each.row()[COLUMNS.index("")] for each in other.factors] == ["", "moves", "left over"]
+    assert [each.facts()["kind"] for each in other.factors] == ["factor", "motion", "remainder"]
 
 
 def test_a_component_that_no_label_explains_joins_what_it_depends_on() -> None:

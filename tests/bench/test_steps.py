@@ -94,9 +94,9 @@ def test_the_parts_make_up_the_whole() -> None:
     rows = parts(step, taking(step, case, data, CPU), Setup(CPU, turns=2, steps=5), "parts")
     ms = {row["part"]: row["ms"] for row in rows}
     stages = ["encode", "decode", "update"]
-    assert list(ms) == [*stages, "all of these", "CPU: solve", "CPU: spectrum", "whole step"]
+    assert list(ms) == [*stages, "all of these", "CPU: solve", "CPU: spectrum", "CPU: split", "whole step"]
     assert ms["all of these"] == pytest.approx(sum(ms[name] for name in stages))
-    together = ms["all of these"] + ms["CPU: solve"] + ms["CPU: spectrum"]
+    together = ms["all of these"] + ms["CPU: solve"] + ms["CPU: spectrum"] + ms["CPU: split"]
     assert 0.5 * ms["whole step"] < together <= ms["whole step"]
     assert rows[-1]["share"] == 1.0
     assert min(ms.values()) > 0

@@ -44,6 +44,7 @@ MIXING = np.linalg.qr(np.random.Generator(np.random.PCG64(3)).normal(size=(4, 4)
 UNMIX = np.linalg.inv(MIXING)
 TRUE = UNMIX @ OPERATOR @ MIXING  # x_{t+1} = x_t @ TRUE
 PROJECTORS = {name: UNMIX[:, place] @ MIXING[place] for name, place in PLACES.items()}
+ACTION_HALVES = tuple(UNMIX[:, [at]] @ MIXING[[at]] for at in (2, 3))  # projectors that make up that of the action
 MOVING = "action"
 
 
@@ -99,15 +100,16 @@ def found_of(
     moves: Sequence[str] = (),
     names: Mapping[str, str] | None = None,
     stability: float | None = None,
+    left_over: Sequence[str] = (),
 ) -> Found:
-    """These factors, under other names if wished."""
+    """These factors, under other names if wished; of which kind they are, `moves` and `left_over` say."""
     factors = tuple(
         FoundFactor(
             Factor((names or {}).get(name, name), torch.from_numpy(projector)),
             round(np.trace(projector)),
             0.5,
             stability,
-            name in moves,
+            "motion" if name in moves else "remainder" if name in left_over else "factor",
         )
         for name, projector in projectors.items()
     )

@@ -133,6 +133,7 @@ def test_figures_depend_on_whatever_they_were_measured_with() -> None:
         (replace(run, found=None), bench),
         (replace(run, found=found_of(PROJECTORS, names={"level": "height"})), bench),
         (replace(run, found=found_of({**PROJECTORS, "level": PROJECTORS["tint"]})), bench),  # found anew, by chance
+        (replace(run, found=found_of(PROJECTORS, left_over=["level"])), bench),
         (run, bench_of(clips, clips.select(range(20)))),
         (run, bench_of(clips, linear_set(1, seed=1))),  # as many, but others
         (run, bench_of(clips.select(range(20)), clips)),
@@ -507,6 +508,8 @@ def test_a_model_that_leaks_has_a_perfect_accuracy_and_no_score(
     assert own.figures["multifactor/score"].mean > 0.98
     assert cheat.figures["multifactor/level/mark"].mean == 1
     assert cheat.figures["multifactor/score"].mean < own.figures["multifactor/score"].mean - 0.1
+    assert own.figures["kept/score"].mean == 1
+    assert cheat.figures["kept/level/mark"].mean == pytest.approx(1 / 3, abs=0.1)
     results = Results("both", [own, cheat, chance(bench)], tables(bench.shown, bench.moving))
     read = read_results(results.write(tmp_path / "both")[1])
     table = next(table for table in read.tables if table.title == "Two factors")
@@ -514,6 +517,9 @@ def test_a_model_that_leaks_has_a_perfect_accuracy_and_no_score(
     way = next(text for text, begin in table.kinds.items() if begin == "two/two/static/")
     assert cells[f"ours: {way}"][0] == cells[f"leaks on purpose: {way}"][0] == "100.0% ± 0.0"
     assert cells[f"ours: {way}"][4] != cells[f"leaks on purpose: {way}"][4]
+    assert cells[f"ours: {way}"][5] == "1 ± 0"
+    text = (tmp_path / "both.md").read_text(encoding="utf-8")
+    assert "| ours: level taken |  | 100.0% ± 0.0 | 100.0% ± 0.0 |" in text  # kept, but for what was taken
     assert not any(name.startswith("chance") for name in cells)
 
 
@@ -556,7 +562,15 @@ def test_chance_is_one_of_as_many_values_as_there_are(oscillators: tuple[Run, Be
     for label, share in {"level": 1 / 4, "mark": 1 / 3, "slow": 1 / 4}.items():
         for begin in ("two/paper/static/kept", "two/found/dynamic/kept", "factorial/level", "multifactor/mark"):
             assert guesses[f"{begin}/{label}"].mean == share
+        for taken in ("level", "mark", "slow"):
+            assert guesses[f"kept/{taken}/{label}"].mean == share
     assert guesses["multifactor/score"].mean == floor((4, 3, 4))
+    assert guesses["multifactor-single/score"].mean == floor((4, 3, 4))
+    for key in ("kept/score", "kept-single/score"):
+        assert guesses[key].mean == pytest.approx((1 / 4 + 1 / 3 + 1 / 4) / 3)
+    title = "One factor at a time: what is kept"
+    table = next(each for each in tables(oscillators[1].labels, "slow") if each.title == title)
+    assert [name for _, name, _ in table.rows([chance(oscillators[1])])] == ["chance"]  # in one row
     clips = oscillators[1].clips
     assert chance(bench_of(clips, clips)).figures == {}
 

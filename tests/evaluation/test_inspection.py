@@ -76,7 +76,7 @@ def cut(clips: Sequences, behind: float = 0.0, seed: int = 5) -> Sequences:
 
 def test_a_perfect_model_of_a_linear_system_makes_no_errors(run: Run, clips: Sequences) -> None:
     assert run.found is not None
-    rest = found_of({"rest": np.zeros((4, 4))}, stability=0.8).factors
+    rest = found_of({"unused": np.zeros((4, 4))}, stability=0.8, left_over=["unused"]).factors
     run = replace(run, found=replace(run.found, factors=(*run.found.factors, *rest)))
     figures = {key: value.mean for key, value in errors(run, clips, PLAN).items()}
     assert figures["rec/rmse"] == 0
@@ -91,7 +91,8 @@ def test_a_perfect_model_of_a_linear_system_makes_no_errors(run: Run, clips: Seq
 
 
 def test_factors_are_counted_though_nobody_knows_how_stable_they_are(clips: Sequences) -> None:
-    figures = errors(plain_run(clips, 2, found_of({**PROJECTORS, "rest": np.zeros((4, 4))})), clips, PLAN)
+    found = found_of({**PROJECTORS, "unused": np.zeros((4, 4))}, left_over=["unused"])
+    figures = errors(plain_run(clips, 2, found), clips, PLAN)
     assert figures["factors/count"].mean == 3
     assert "factors/stability" not in figures
     assert "factors/count" not in errors(plain_run(clips, 2), clips, PLAN)
@@ -285,7 +286,7 @@ def test_short_sequences_to_learn_from_and_longer_ones_to_read(run: Run) -> None
 
 def test_known_factors_are_disentangled(clips: Sequences) -> None:
     run = plain_run(clips, 2, found_of(PROJECTORS, [MOVING]))
-    rest = found_of({"rest": np.eye(4)}).factors
+    rest = found_of({"unused": np.eye(4)}, left_over=["unused"]).factors
     assert run.found is not None
     run = replace(run, found=replace(run.found, factors=(*run.found.factors, *rest)))
     figures = disentanglement(run, linear_set(10, seed=2), list(POINTS), PLAN)

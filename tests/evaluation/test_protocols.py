@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -37,7 +37,17 @@ from diskoop.numerics.weights import over_two
 from diskoop.run import Run
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
-from tests.evaluation.known import MOVING, POINTS, PROJECTORS, found_of, linear_set, operator_of, plain_run, reads
+from tests.evaluation.known import (
+    ACTION_HALVES,
+    MOVING,
+    POINTS,
+    PROJECTORS,
+    found_of,
+    linear_set,
+    operator_of,
+    plain_run,
+    reads,
+)
 
 ALWAYS = {  # with three repetitions, batches of 200 and seed 0
     "two/paper/static/kept/level": 0.2513888888888889,
@@ -175,7 +185,7 @@ def test_labels_that_only_the_judge_knows_are_not_counted(run: Run, clips: Seque
 
 def test_factors_as_found_stand_for_the_parts_they_make_up(run: Run, clips: Sequences, sampled: Figures) -> None:
     """Level and tint are all that stays: the same draws give the same figures. What is left over is in neither."""
-    rest = found_of({"rest": PROJECTORS["level"]}, ["rest"]).factors
+    rest = found_of({"unused": PROJECTORS["level"]}, left_over=["unused"]).factors
     assert run.found is not None
     found = replace(run.found, factors=(*run.found.factors, *rest))
     figures = two_factors_as_found(replace(run, found=found), clips, reads(), MOVING, PLAN)
@@ -412,6 +422,48 @@ def test_known_factors_score_nearly_one(run: Run, train: Sequences, clips: Seque
         for shown in POINTS:
             wanted = 1 if taken == shown else pytest.approx(CHANCE[shown], abs=0.06)
             assert figures[f"multifactor/{taken}/{shown}"].mean == wanted
+            assert (f"kept/{taken}/{shown}" in figures) == (taken != shown)
+    kept = [value.mean for key, value in figures.items() if key.startswith("kept")]
+    assert kept == [1] * (3 * 2 + 2)  # every label but the one taken, and the score of both matchings
+    assert figures["multifactor-single/score"] == figures["multifactor/score"]  # one factor for each label
+
+
+def test_factors_that_are_joined_are_named_and_scored_alone_too(run: Run, train: Sequences, clips: Sequences) -> None:
+    """The two directions of the action: which quarter it is, one of them tells at most half of the time."""
+    first, second = ACTION_HALVES
+    halves = {"level": PROJECTORS["level"], "tint": PROJECTORS["tint"], "one": first, "two": second}
+    figures, notes = one_at_a_time(replace(run, found=found_of(halves)), train, clips, reads(), PLAN)
+    assert notes[1:3] == ["level: level", "tint: tint"]
+    assert notes[3] in ("action: one, joined with two", "action: two, joined with one")
+    assert figures["multifactor/score"].mean > 0.98
+    alone = figures["multifactor-single/score"].mean
+    assert figures["multifactor/score"].mean - alone == pytest.approx((1 - 0.5) / 3 / 2, abs=0.08)
+    assert figures["kept/score"].mean == figures["kept-single/score"].mean == 1
+
+
+def test_what_is_kept_sees_damage_that_the_score_does_not(run: Run, train: Sequences, clips: Sequences) -> None:
+    """The factor of level spoils the tint: seen as it is where nothing was swapped, else drawn at random."""
+
+    class Spoilt:
+        labels = tuple(POINTS)
+
+        def predict(self, x: Iterator[torch.Tensor], lengths: np.ndarray) -> dict[str, np.ndarray]:
+            seen = reads().predict(x, lengths)
+            changed = (seen["level"] != clips.labels["level"]).any()
+            random = np.random.Generator(np.random.PCG64(0))
+            return seen | ({"tint": random.integers(3, size=len(lengths))} if changed else {})
+
+    named = replace(run, found=found_of(PROJECTORS))
+    figures, _ = one_at_a_time(named, train, clips, cast(Judge, Spoilt()), PLAN)
+    assert figures["multifactor/score"].mean > 0.98
+    assert figures["kept/level/tint"].mean == pytest.approx(1 / 3, abs=0.06)
+    assert figures["kept/level/action"].mean == 1
+    assert figures["kept/score"].mean == pytest.approx((5 + 1 / 3) / 6, abs=0.02)
+
+
+def test_of_a_single_label_nothing_else_can_be_kept(run: Run, train: Sequences, clips: Sequences) -> None:
+    figures, _ = one_at_a_time(run, train, clips, reads(["level"]), PLAN)
+    assert set(figures) == {f"multifactor{key}" for key in ("/level/level", "/score", "/floor", "-single/score")}
 
 
 def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: Sequences) -> None:
@@ -424,6 +476,8 @@ def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: 
     matrix = (each[0].matrix + each[1].matrix) / 2
     assert figures["multifactor/tint/level"].mean == pytest.approx(matrix[1, 0])
     assert figures["multifactor/level/tint"].mean == pytest.approx(matrix[0, 1])
+    assert figures["kept/tint/level"].mean == pytest.approx((each[0].kept_matrix + each[1].kept_matrix)[1, 0] / 2)
+    assert figures["kept/score"].mean == pytest.approx((each[0].kept + each[1].kept) / 2)
     assert figures["multifactor/score"].mean == pytest.approx((each[0].score + each[1].score) / 2)
 
 
@@ -434,11 +488,11 @@ def test_two_seeds_share_no_draws(
     used: list[int] = []
     known = multifactor(run.decompose(clips.select(range(9))), {"level": ["one"]}, reads().predict)
 
-    def seeded(parts: Any, matched: Any, verdict: Any, seed: int) -> Any:
+    def seeded(parts: Any, matchings: Any, verdict: Any, seed: int) -> Any:
         used.append(seed)
-        return known
+        return [known] * len(matchings)
 
-    monkeypatch.setattr(protocols, "multifactor", seeded)
+    monkeypatch.setattr(protocols, "multifactors", seeded)
     for seed in (0, 1):
         one_at_a_time(run, train, clips, reads(), Plan(repeats=50, seed=seed))
     assert len(set(used)) == 100

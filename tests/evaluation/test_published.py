@@ -137,6 +137,18 @@ def test_the_best_published_matrix_has_its_published_score() -> None:
     assert matrix[4, 0] == 0.187
 
 
+def test_what_published_models_keep_nobody_says() -> None:
+    labels = ("skin", "pants", "top", "hair", "action")
+    by_title = {table.title: table for table in tables(labels, "action")}
+    assert by_title["One factor at a time: what is kept"].rows(SPRITES) == []
+    scores = by_title["Scores"]
+    ((_, name, cells),) = scores.rows(SPRITES)
+    assert name == "SSM-SKD, best published"
+    assert dict(zip((column.heading for column in scores.columns), cells, strict=True)) == {
+        column.heading: "0.976" if column.heading == "multifactor" else "" for column in scores.columns
+    }
+
+
 @pytest.mark.parametrize("model", SPEECH, ids=lambda model: model.name)
 def test_a_gap_is_dynamic_less_static(model: Measured) -> None:
     static, dynamic, gap = (model.figures[f"eer/printed/{key}"].mean for key in ("static", "dynamic", "gap"))

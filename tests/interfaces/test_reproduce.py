@@ -169,6 +169,8 @@ def test_quick_sprites(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stderr
     models = figures(tmp_path / "reproduced" / "sprites-quick")
     assert models["ours"]["multifactor/score"] > 0.75
+    assert models["ours"]["kept/score"] > 0.75
+    assert "kept/score" not in models["SSM-SKD, best published"]
     # What "Acc" cannot see, and the reason why the score stands beside it.
     assert models["leaks on purpose"]["two/paper/static/acc"] > 0.99
     assert models["leaks on purpose"]["multifactor/score"] < 0.65

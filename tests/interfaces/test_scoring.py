@@ -54,6 +54,8 @@ def test_every_figure_carries_its_origin(series: Path, evaluated: dict[str, Any]
     figures = models["ours"]["figures"]
     assert figures["multifactor/score"]["count"] == 2
     assert figures["multifactor/score"]["std"] is not None
+    assert {"kept/score", "kept/level/mark", "multifactor-single/score", "kept-single/score"} <= figures.keys()
+    assert "kept/level/level" not in figures
     assert "judge's floor: none for this set" in " ".join(evaluated["notes"])
 
 
@@ -65,7 +67,13 @@ def test_an_evaluation_is_written_for_people_and_programs(series: Path, evaluate
     assert results.models[0].figures["rec/rmse"].mean == evaluated["models"][0]["figures"]["rec/rmse"]["mean"]
     text = (series / "evaluation.md").read_text(encoding="utf-8")
     assert text == results.markdown()
-    for title in ("One factor at a time", "Static part sampled", "What a linear probe reads", "Without labels"):
+    for title in (
+        "One factor at a time",
+        "One factor at a time: what is kept",
+        "Static part sampled",
+        "What a linear probe reads",
+        "Without labels",
+    ):
         assert f"## {title}" in text
     assert load(series).found is not None  # found on the way, and kept
 
@@ -110,7 +118,9 @@ def test_runs_side_by_side(series: Path, tmp_path: Path) -> None:
     assert [model.name for model in results.models] == ["one", "two"]
     scores = [model.figures["multifactor/score"].mean for model in results.models]
     assert scores[0] != scores[1]
-    assert (tmp_path / "both.md").exists()
+    text = (tmp_path / "both.md").read_text(encoding="utf-8")
+    assert "## One factor at a time: what is kept" in text
+    assert all(0 < model.figures["kept/score"].mean <= 1 for model in results.models)
     for words, sentence in (
         (["one"], "expected two different runs at least, got one"),
         (["one", "./one"], "expected two different runs at least"),

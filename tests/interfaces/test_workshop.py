@@ -3,13 +3,16 @@
 import json
 import shutil
 import wave
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from diskoop import load
+from diskoop.interfaces.workshop import score_line
 from diskoop.settings import Settings
 from diskoop.training import loop
 from tests.data.media import tone, write_csv, write_sound
@@ -174,7 +177,7 @@ def test_factors_found_anew_leave_the_old_ones_beside_them(series: Path, tmp_pat
 def test_factors_with_labels_names_need_no_matching_and_the_others_get_it(series: Path, tmp_path: Path) -> None:
     shutil.copytree(series, tmp_path / "run")
     run = load(tmp_path / "run")
-    first, *others = [name for name in run.require_found().names if name != "rest"]
+    first, *others = [each.name for each in run.require_found().without_remainder]
     run.rename({first: "fade"})
     facts = answer("factors", "run", "--score", cwd=tmp_path)
     matched = facts["matched"]
@@ -184,6 +187,50 @@ def test_factors_with_labels_names_need_no_matching_and_the_others_get_it(series
         assert list(matched) == ["level", "mark", "slow", "fast", "fade"]
     assert len(facts["matrix"]) == len(matched)  # type: ignore[arg-type]
     assert "100.0%" in str(facts["judge"])
+
+
+def test_what_is_kept_stands_beside_what_is_taken(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "run")
+    facts: dict[str, Any] = answer("factors", "run", "--score", cwd=tmp_path)
+    for result in (facts, facts["single"]):
+        kept = np.array(result["kept_matrix"], float)  # null is NaN
+        others = ~np.eye(len(kept), dtype=bool)
+        assert np.isnan(np.diag(kept)).all()
+        assert result["kept"] == pytest.approx(kept[others].mean())
+        assert 0 <= result["kept"] <= 1
+    assert facts["single"]["matched"] == {label: names[:1] for label, names in facts["matched"].items()}
+    assert "run/matrix.png" in facts["files"]
+    said = diskoop("factors", "run", "--score", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "taken from the donor, and what then still shows its own value" in said.stdout
+    assert f"score {facts['score']:.3f}, kept {facts['kept']:.3f}, floor {facts['floor']:.3f}" in said.stdout
+    alone = facts["single"]
+    assert f"with one factor a label: score {alone['score']:.3f}, kept {alone['kept']:.3f}" in said.stdout
+
+
+def test_what_is_left_over_is_so_under_another_name(series: Path, tmp_path: Path) -> None:
+    shutil.copytree(series, tmp_path / "run")
+    run = load(tmp_path / "run")
+    first, *others = run.require_found().factors
+    unused = replace(first.renamed("rest"), kind="remainder")
+    run = run.keep(replace(run.require_found(), factors=(unused, first, *others)))
+    run.rename({"rest": "level"})
+    facts: dict[str, Any] = answer("factors", "run", "--score", cwd=tmp_path)
+    assert facts["factors"][0]["kind"] == "remainder"
+    assert "level" not in facts["matched"]["level"]
+    answer("swap", "run", "--pair", "0:1", "--out", "o", cwd=tmp_path)
+    with np.load(tmp_path / "o" / "swap.npz") as arrays:
+        captions = " ".join(arrays["captions"])
+    assert f"B's {first.name}" in captions
+    assert "B's level" not in captions
+    named = diskoop("swap", "run", "level", "--out", "p", cwd=tmp_path)
+    assert named.returncode == 0, named.stderr
+
+
+def test_a_line_says_what_is_known() -> None:
+    assert score_line(0.8714, 0.99, 0.578) == "score 0.871, kept 0.990, floor 0.578"
+    assert score_line(0.8714, float("nan"), 0.578) == "score 0.871, floor 0.578"
+    assert score_line(0.8714, None) == "score 0.871"
 
 
 def test_too_few_test_clips_are_made_up_for_and_it_is_said(sound: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Modes come in whole conjugate pairs, in the right order, and project and lift are inverse."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from diskoop.errors import InputError
 from diskoop.numerics import Spectrum, by_distance, by_modulus
-from diskoop.numerics.spectrum import Order
+from diskoop.numerics.spectrum import Order, Split
 from tests.conftest import matrix_with
 
 
@@ -139,8 +141,65 @@ def test_a_selection_that_cuts_a_pair_is_refused_and_completed(operator: Tensor)
 
 def test_parallel_modes_are_refused() -> None:
     jordan = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
-    with pytest.raises(InputError, match="not a basis"):
-        Spectrum.of(jordan).projector(torch.tensor([True, False]))
+    spectrum = Spectrum.of(jordan)
+    assert spectrum.condition > 1e11
+    with pytest.raises(InputError, match="1 of the operator's 2 eigenvalues cannot be told from the others"):
+        spectrum.projector(torch.tensor([True, False]))
+    with pytest.raises(InputError, match="modes are not a basis"):
+        spectrum.project(torch.ones(1, 2, dtype=torch.float64))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**30), size=st.integers(2, 4), others=st.integers(1, 5))
+def test_a_part_is_exact_where_its_eigenvectors_are_parallel(seed: int, size: int, others: int) -> None:
+    """A Jordan block at 1, coupled to eigenvalues inside the ball, in a random orthogonal basis: known by algebra."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
+    k = size + others
+    block = torch.eye(size, dtype=torch.float64).diagonal_scatter(torch.ones(size - 1, dtype=torch.float64), 1)
+    inside = torch.diag(0.5 * torch.rand(others, generator=generator, dtype=torch.float64))
+    coupling = draw(size, others)
+    # With X block - inside-wise: [[J, B], [0, D]] commutes with [[I, Y], [0, 0]] where J Y - Y D = B, column by column.
+    Y = torch.stack(
+        [torch.linalg.solve(block - inside[i, i] * torch.eye(size).double(), coupling[:, i]) for i in range(others)], 1
+    )
+    whole = torch.cat([torch.cat([block, coupling], 1), torch.cat([torch.zeros(others, size), inside], 1)])
+    known = torch.cat([torch.cat([torch.eye(size), Y], 1), torch.zeros(others, k)])
+    Q = torch.linalg.qr(draw(k, k))[0]
+    spectrum = Spectrum.of(Q @ whole @ Q.T)
+    P = spectrum.projector(spectrum.static(size))
+    assert torch.allclose(P, Q @ known @ Q.T, atol=1e-9 * float(known.norm()))
+    assert torch.allclose(Split.of(Q @ whole @ Q.T, size).projector, P, atol=1e-9 * float(known.norm()))
+
+
+def test_a_split_puts_latents_together_again(operator: Tensor, generator: torch.Generator) -> None:
+    split = Split.of(operator, 2)
+    z = torch.randn(9, 7, generator=generator, dtype=torch.float64)
+    assert split.reading.shape == (7, 5)
+    assert torch.allclose(z @ split.projector + z @ split.reading @ split.writing, z, atol=1e-12)
+    assert torch.allclose(split.writing @ split.writing.T, torch.eye(5, dtype=torch.float64), atol=1e-12)
+    spectrum = Spectrum.of(operator)
+    assert torch.allclose(spectrum.projector(spectrum.static(2)), split.projector, atol=1e-12)
+
+
+def test_noise_has_the_covariance_of_what_is_left(operator: Tensor, generator: torch.Generator) -> None:
+    split = Split.of(operator, 2)
+    z = torch.randn(400, 7, generator=generator, dtype=torch.float64) @ torch.diag(torch.arange(1.0, 8.0)).double()
+    left = z - z @ split.projector
+    root = split.noise_root(z.T @ z / len(z))
+    assert torch.allclose(root.T @ root, left.T @ left / len(z), atol=1e-10)
+    assert torch.allclose(root, root.T, atol=1e-10)
+    assert torch.allclose(root @ split.projector, torch.zeros(7, 7, dtype=torch.float64), atol=1e-9)  # no static part
+    z[:, :] = 0
+    assert torch.equal(split.noise_root(z.T @ z), torch.zeros(7, 7, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e160])
+def test_operators_of_any_scale_are_divided(operator: Tensor, scale: float) -> None:
+    spectrum = Spectrum.of(operator * scale, by_modulus)
+    plain = Spectrum.of(operator, by_modulus)
+    assert torch.allclose(spectrum.eigenvalues / scale, plain.eigenvalues, atol=1e-10)
+    assert torch.allclose(spectrum.projector(spectrum.static(2)), plain.projector(plain.static(2)), atol=1e-9)
 
 
 def test_what_is_no_operator_is_named() -> None:

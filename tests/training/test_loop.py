@@ -19,7 +19,7 @@ from diskoop.data import Sequences
 from diskoop.data.builtin import oscillators
 from diskoop.errors import InputError, Stopped
 from diskoop.numerics import Spectrum, fit_operator
-from diskoop.numerics.operator import Moments
+from diskoop.numerics.operator import SnapshotQR
 from diskoop.settings import Settings
 from diskoop.training import feeding, loop
 from diskoop.training.checkpoint import RunFolder, read_tensors
@@ -370,8 +370,8 @@ def test_video_of_unequal_length_is_trained_on(ragged_films: Path, tmp_path: Pat
     assert (parts.z[~parts.mask] == 0).all()
     train = clips.part("train")
     alone = [run.decompose(train.select([index])).z[0] for index in range(len(train))]
-    moments = reduce(add, [Moments.of(z[None]) for z in alone])  # of real frames only
-    assert torch.allclose(run.operator.matrix, moments.solve(run.model.ridge).matrix, atol=1e-4)
+    snapshots = reduce(add, [SnapshotQR.of(z[None]) for z in alone])  # of real frames only
+    assert torch.allclose(run.operator.matrix, snapshots.solve().matrix, atol=1e-4)
     whole = clips.stitch(parts.decode())
     for index in range(12):
         alone = run.decompose(clips.select([index])).decode()[0]

@@ -73,6 +73,38 @@ class Biased(nn.Module):
         return z + self.by
 
 
+class Whatever(nn.Identity):
+    """The identity, whatever exists."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return x
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_noise_lies_in_the_dynamic_part_and_has_its_size(masked: bool) -> None:
+    """Identity networks reconstruct perfectly, so what is lost is the noise: amount^2 times the part's mean square."""
+    x = series(400)
+    mask = None
+    if masked:
+        mask = torch.arange(x.shape[1]) < 5 + torch.arange(len(x)).unsqueeze(1) % 20
+        x = torch.where(mask.unsqueeze(-1), x, torch.nan)  # nobody may look there
+    model = KoopmanAutoencoder(Whatever(), Whatever(), ridge=0.0)
+    objective = Objective(model, settings(model={"dynamic_noise": 0.5}))
+    shown: list[Tensor] = []
+    objective.model.decoder.register_forward_hook(lambda _module, inputs, _output: shown.append(inputs[0]))
+    terms = judge(objective, x, mask)
+    real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+    spectrum = Spectrum.of(fit_operator(x, mask).matrix)
+    static = spectrum.projector(spectrum.static(3))
+    dynamic = (x - x @ static)[real]
+    noise = (shown[0] - x)[real]
+    assert float((noise @ static).abs().max()) < 1e-6
+    assert torch.allclose(noise.T @ noise / len(noise), 0.25 * dynamic.T @ dynamic / len(noise), atol=0.01)
+    assert float(terms.rec) == pytest.approx(0.25 * float(dynamic.square().mean()), rel=0.05)
+    assert max(float(terms.pred_z), float(terms.pred_x)) < 1e-16  # only what is reconstructed is disturbed
+    assert float(judge(objective.eval(), x, mask).rec) < 1e-16
+
+
 def test_every_weight_weighs_its_term() -> None:
     model = KoopmanAutoencoder(nn.Identity(), Biased(0.1), ridge=0.0)
     loss = {"rec": 2, "pred": 3, "eig": 5, "stat": 7, "dyn": 11, "cycle": 13}

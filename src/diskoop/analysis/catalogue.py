@@ -1,40 +1,72 @@
 """factors.json: the factors found in a run, with their projectors and their names"""
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from diskoop.analysis.discovery import Found, FoundFactor, check_name
+from diskoop.analysis.discovery import Found, FoundFactor, Kind, check_name
 from diskoop.errors import InputError
 from diskoop.numerics.factors import Factor
 from diskoop.storage import write_text
 from diskoop.training.checkpoint import RunFolder, weights_checksum
 
 
-class _Entry(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class _Known(_Strict):
+    """What every format says of a factor."""
 
     name: str
     dimensions: int
     strength: float
     stability: float | None
-    moves: bool
     nearest: tuple[str, float] | None
     projector: list[list[float]]  # (k, k): what of a latent z belongs to the factor is z @ projector
 
 
-class _Page(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Entry(_Known):
+    kind: Kind
 
-    format: Literal["diskoop factors 1"] = "diskoop factors 1"
+
+class _EntryOne(_Known):
+    """The first format had no kinds: what was left over was known by its name."""
+
+    moves: bool
+
+    def converted(self) -> _Entry:
+        kind: Kind = "motion" if self.moves else "remainder" if self.name == "rest" else "factor"
+        return _Entry(kind=kind, **self.model_dump(exclude={"moves"}))
+
+
+class _Header(_Strict):
+    """What every format says of all factors together."""
+
     model: str  # the checksum of the network whose latents these are
     way: str
     source: str
     notes: list[str]
+
+
+class _Page(_Header):
+    format: Literal["diskoop factors 2"] = "diskoop factors 2"
     factors: list[_Entry]
+
+
+class _PageOne(_Header):
+    format: Literal["diskoop factors 1"]
+    factors: list[_EntryOne]
+
+    def converted(self) -> _Page:
+        entries = [entry.converted() for entry in self.factors]
+        return _Page(**self.model_dump(exclude={"format", "factors"}), factors=entries)
+
+
+_ANY_PAGE: TypeAdapter[_Page | _PageOne] = TypeAdapter(Annotated[_Page | _PageOne, Field(discriminator="format")])
 
 
 def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
@@ -51,15 +83,19 @@ def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
 
 
 def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | None:
-    """What `save_found` wrote, None where nothing was; an InputError if it is damaged or of another model."""
+    """What `save_found` wrote, in today's format or the first, None where nothing was.
+
+    An InputError if it is damaged or of another model.
+    """
     if not folder.factors.exists():
         return None
     again = f"diskoop factors {folder.path} --anew finds them again"
     try:
-        page = _Page.model_validate_json(folder.factors.read_bytes())
+        written = _ANY_PAGE.validate_json(folder.factors.read_bytes())
     except (ValidationError, OSError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{folder.factors} is damaged ({first}); {again}") from None
+    page = written.converted() if isinstance(written, _PageOne) else written
     if page.model != weights_checksum(model):
         raise InputError(f"{folder.factors} belongs to another model than {folder.model}; {again}")
     factors: list[FoundFactor] = []
@@ -71,6 +107,6 @@ def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | Non
             raise InputError(f"{folder.factors}: the projector of {entry.name!r} is not a matrix {k} x {k}; {again}")
         factor = Factor(entry.name, torch.tensor(entry.projector, dtype=torch.float64))
         factors.append(
-            FoundFactor(factor, entry.dimensions, entry.strength, entry.stability, entry.moves, entry.nearest)
+            FoundFactor(factor, entry.dimensions, entry.strength, entry.stability, entry.kind, entry.nearest)
         )
     return Found(tuple(factors), page.way, page.source, tuple(page.notes))

@@ -65,9 +65,10 @@ class Decomposition:
     ) -> "Decomposition":
         spectrum = Spectrum.of(operator.matrix, order)
         chosen = spectrum.static(static)
+        onto = spectrum.projector(chosen)
         factors = {
-            "static": Factor.from_modes("static", spectrum, chosen),
-            "dynamic": Factor.from_modes("dynamic", spectrum, ~chosen),
+            "static": Factor("static", onto),
+            "dynamic": Factor("dynamic", torch.eye(len(onto)).to(onto) - onto),
             **(found or {}),
         }
         # All where the latents are: those that were found come from a file.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import combinations, count
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,10 @@ Array = NDArray[Any]
 # Chunks (some, time, ...) of n sequences, as `Decomposition.decoded` has them, and n lengths -> label -> (n,) codes.
 Verdict = Callable[[Iterator[Tensor], Array], Mapping[str, Array]]
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
+
+# What a factor is, whatever its name: something that stays, something that holds modes of the dynamic part, or the
+# static directions that are in no factor.
+Kind = Literal["factor", "motion", "remainder"]
 
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
 MOST_UNITS = 16  # 65,535 sets
@@ -43,12 +47,16 @@ class FoundFactor:
     dimensions: int
     strength: float  # of what changes in the frames when everything is swapped, the share that changes with this alone
     stability: float | None = None  # from 0 to 1: how much of it is found again in resampled sequences; None: not tried
-    moves: bool = False  # it holds modes of the dynamic part
+    kind: Kind = "factor"
     nearest: tuple[str, float] | None = None  # the other factor it depends on most, and how much
 
     @property
     def name(self) -> str:
         return self.factor.name
+
+    @property
+    def moves(self) -> bool:
+        return self.kind == "motion"
 
     def facts(self) -> dict[str, Any]:
         """What is known of it, all but the projector, as JSON would have it."""
@@ -58,8 +66,8 @@ class FoundFactor:
         """What is known of it, a word for each of COLUMNS."""
         stability = "" if self.stability is None else f"{self.stability:.2f}"
         nearest = "" if self.nearest is None else f"{self.nearest[0]} ({self.nearest[1]:.2f})"
-        moves = "moves" if self.moves else ""
-        return self.name, str(self.dimensions), f"{self.strength:.1%}", stability, moves, nearest
+        kind = {"factor": "", "motion": "moves", "remainder": "left over"}[self.kind]
+        return self.name, str(self.dimensions), f"{self.strength:.1%}", stability, kind, nearest
 
     def renamed(self, name: str) -> "FoundFactor":
         return replace(self, factor=replace(self.factor, name=name))
@@ -80,6 +88,11 @@ class Found:
     @property
     def names(self) -> list[str]:
         return [each.name for each in self.factors]
+
+    @property
+    def without_remainder(self) -> tuple[FoundFactor, ...]:
+        """Those that stand for something: all but the static directions that are in no factor."""
+        return tuple(each for each in self.factors if each.kind != "remainder")
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
@@ -434,10 +447,12 @@ def _assembled(
         rank = round(float(torch.trace(projectors[g])))
         nearest = (other, tie) if others else None
         factor = Factor(titles[place], projectors[g])
-        factors.append(FoundFactor(factor, rank, strengths[g], stability[g], moving[g], nearest))
+        kind: Kind = "motion" if moving[g] else "factor"
+        factors.append(FoundFactor(factor, rank, strengths[g], stability[g], kind, nearest))
     unused = round(float(torch.trace(atoms.rest)))
     if unused:
-        factors.append(FoundFactor(Factor(_free("rest", titles), atoms.rest), unused, strengths[-1]))
+        left_over = Factor(_free("rest", titles), atoms.rest)
+        factors.append(FoundFactor(left_over, unused, strengths[-1], kind="remainder"))
     rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
     notes = list(_warnings(factors, rare))
     if not names:  # what has a label's name is that label's

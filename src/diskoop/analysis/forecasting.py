@@ -12,7 +12,7 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition, chunks
 from diskoop.data.sequences import Indices, Sequences, Units
 from diskoop.errors import InputError
-from diskoop.numerics.operator import Moments, Operator
+from diskoop.numerics.operator import Operator, SnapshotQR
 
 SAMPLE = 1000  # frames at most whose singular vectors are DMD's basis, so that a large set costs what a small one does
 
@@ -62,8 +62,8 @@ def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> Dmd:
     if not torch.isfinite(sample).all():
         raise InputError(f"cannot fit DMD: the frames of {clips.name} hold NaN or infinity")
     basis = torch.linalg.svd(sample, full_matrices=False)[2][:rank].T.contiguous()
-    moments = reduce(Moments.__add__, (_moments(clips, indices, basis) for indices in chunks(len(clips))))
-    operator = replace(moments.solve(ridge=0), source=f"{clips.name}, {len(clips)} sequences")
+    snapshots = reduce(SnapshotQR.__add__, (_snapshots(clips, indices, basis) for indices in chunks(len(clips))))
+    operator = replace(snapshots.solve(), source=f"{clips.name}, {len(clips)} sequences")
     return Dmd(basis, operator, clips.frames.shape[1:], clips.units)
 
 
@@ -85,9 +85,9 @@ def _in_model_units(frames: NDArray[Any], units: Units) -> Tensor:
     return units.to_model(torch.from_numpy(np.array(frames, np.float64))).flatten(1)
 
 
-def _moments(clips: Sequences, indices: Indices, basis: Tensor) -> Moments:
+def _snapshots(clips: Sequences, indices: Indices, basis: Tensor) -> SnapshotQR:
     x, mask = clips.batch(indices, basis)
-    return Moments.of(x.flatten(2) @ basis, mask)
+    return SnapshotQR.of(x.flatten(2) @ basis, mask)
 
 
 @dataclass(frozen=True, eq=False)

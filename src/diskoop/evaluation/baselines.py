@@ -113,8 +113,8 @@ class _Survey:
     size: float  # a frame's mean square, its features summed
 
 
-# A survey and k -> (q, k at most): features of y that are uncorrelated and have variance 1, so that the operator's
-# ridge weighs on all alike, and so that factors are looked for in all alike.
+# A survey and k -> (q, k at most): features of y that are uncorrelated and have variance 1, so that factors are
+# looked for in all alike.
 _Choice = Callable[[_Survey, int], Tensor]
 
 

@@ -171,7 +171,7 @@ def about(run: Run, bench: Bench) -> dict[str, Any]:
     return {
         "model": weights_checksum(run.model),
         "operator": run.operator.source,
-        "factors": None if (found := run.found) is None else [found.names, found.source, _projectors(found)],
+        "factors": None if run.found is None else _factors(run.found),
         "commit": commit(),
         "plan": plan,
         "clips": [fingerprint(each) for each in (bench.train, bench.clips)],
@@ -183,9 +183,10 @@ def _labels(clips: Sequences) -> str:
     return digest({name: codes.tolist() for name, codes in clips.labels.items()})
 
 
-def _projectors(found: Found) -> str:
-    """Factors that were found anew may well have the names of the old ones."""
-    return checksum({each.name: each.factor.projector.cpu() for each in found.factors})
+def _factors(found: Found) -> list[Any]:
+    """Factors that were found anew may well have the names of the old ones, so their projectors count too."""
+    projectors = checksum({each.name: each.factor.projector.cpu() for each in found.factors})
+    return [found.names, [each.kind for each in found.factors], found.source, projectors]
 
 
 # --- one model after another

@@ -51,7 +51,7 @@ def errors(run: Run, clips: Sequences, plan: Plan) -> Figures:
     if parts.static_modes.any() and math.isfinite(cycle := _cycle(run, parts, plan)):  # of a single clip there is none
         figures["cycle/static"] = exactly(cycle)
     if run.found is not None:
-        figures["factors/count"] = exactly(len([each for each in run.found.factors if each.name != "rest"]))
+        figures["factors/count"] = exactly(len(run.found.without_remainder))
         if known := [each.stability for each in run.found.factors if each.stability is not None]:
             figures["factors/stability"] = exactly(float(np.mean(known)))
     return figures
@@ -131,7 +131,7 @@ def timed_code(parts: Decomposition, what: str) -> NDArray[np.float64]:
 def disentanglement(run: Run, clips: Sequences, labels: Sequence[str], plan: Plan) -> Figures:
     """DCI of the factors that were found."""
     parts = run.decompose(clips)
-    names = [each.name for each in run.require_found().factors if each.name != "rest"]
+    names = [each.name for each in run.require_found().without_remainder]
     groups = {name: _coordinates(timed_code(parts, name)) for name in names}
     groups = {name: codes for name, codes in groups.items() if codes.shape[1]}
     result = dci(groups, {label: clips.labels[label] for label in labels}, plan.seed)

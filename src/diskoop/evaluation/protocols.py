@@ -24,7 +24,7 @@ from diskoop.evaluation.metrics import (
     probabilities,
     summarize,
 )
-from diskoop.evaluation.multifactor import floor, matched_factors, multifactor, shows_donor
+from diskoop.evaluation.multifactor import Multifactor, describe, matched_factors, multifactors, shows_donor, single
 from diskoop.evaluation.results import Figures, exactly
 from diskoop.numerics.factors import Factor
 from diskoop.numerics.weights import Weights, over_batch, over_two
@@ -103,7 +103,7 @@ def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
 
 def two_factors_as_found(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
     """The same for factors that were found: those that move stand for the dynamic part, all others for the static."""
-    found = [each for each in run.require_found().factors if each.name != "rest"]
+    found = run.require_found().without_remainder
     still, moves = ([each.name for each in found if each.moves is flag] for flag in (False, True))
     if not (still and moves):
         raise InputError(f"of the factors {', '.join(run.require_found().names)} {'all' if moves else 'none'} move")
@@ -216,28 +216,37 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
 
 
 def one_at_a_time(run: Run, train: Sequences, clips: Sequences, judge: Judge, plan: Plan) -> tuple[Figures, list[str]]:
-    """The multifactor matrix over `clips` of the run's factors, which were found without them, its score, its floor.
+    """The multifactor matrices over `clips` of the run's factors, which were found without them, and their scores.
 
-    Which factor stands for which label is decided on some of `train`.
+    "multifactor/TAKEN/LABEL": the share that shows its donor's value; "kept/TAKEN/LABEL": the share that still shows
+    its own, of every label but the one taken. Beside each of the two scores stands that of one factor a label,
+    "multifactor-single/score" and "kept-single/score". Which factors stand for which label is decided on some of
+    `train`.
     """
     matched = matched_factors(run, train, judge)
     parts = run.decompose(clips)
     results = [
-        multifactor(parts, matched, judge.predict, int(plan.random(10, number).integers(2**31)))
+        multifactors(parts, [matched, single(matched)], judge.predict, int(plan.random(10, number).integers(2**31)))
         for number in plan.watch(range(plan.repeats), "one factor at a time")
     ]
-    rounds = [
-        {
-            "multifactor/score": each.score,
-            **{
-                f"multifactor/{taken}/{shown}": float(each.matrix[i, j])
-                for i, taken in enumerate(each.labels)
-                for j, shown in enumerate(each.labels)
-            },
-        }
-        for each in results
-    ]
+    rounds = [{**_matrices(joined), **_scores(joined, ""), **_scores(alone, "-single")} for joined, alone in results]
     found = run.require_found()
-    notes = [f"factors: {found.way}, in {found.source}"]
-    notes += [f"{label}: {' and '.join(names) or 'no factor changes it'}" for label, names in matched.items()]
-    return plan.summary(rounds) | {"multifactor/floor": exactly(floor(results[0].classes))}, notes
+    notes = [f"factors: {found.way}, in {found.source}", *describe(matched)]
+    return plan.summary(rounds) | {"multifactor/floor": exactly(results[0][0].floor)}, notes
+
+
+def _matrices(result: Multifactor) -> dict[str, float]:
+    """Every share of both matrices."""
+    shares = {}
+    for i, taken in enumerate(result.labels):
+        for j, shown in enumerate(result.labels):
+            shares[f"multifactor/{taken}/{shown}"] = float(result.matrix[i, j])
+            if i != j:
+                shares[f"kept/{taken}/{shown}"] = float(result.kept_matrix[i, j])
+    return shares
+
+
+def _scores(result: Multifactor, suffix: str) -> dict[str, float]:
+    """Of a single label nothing else can be kept."""
+    kept = {f"kept{suffix}/score": result.kept} if len(result.labels) > 1 else {}
+    return {f"multifactor{suffix}/score": result.score, **kept}

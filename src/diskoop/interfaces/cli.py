@@ -253,10 +253,11 @@ def factors(
     files = [*before, *workshop.draw_factors(run)]
     if score:
         judge = workshop.judge_of(run)
-        result = workshop.scored(run, judge)
-        facts |= workshop.score_facts(run, result, judge)
-        guess = facts["chance"]
-        files.append(workshop.draw_matrix(path, result.matrix, result.labels, guess, result.score, result.floor, judge))
+        joined, one_each = workshop.scored(run, judge)
+        facts |= workshop.score_facts(run, joined, one_each, judge)
+        title = workshop.score_line(joined.score, joined.kept, joined.floor)
+        shares = joined.matrix, joined.kept_matrix, facts["chance"]
+        files.append(workshop.draw_matrix(path, joined.labels, *shares, title, judge))
     if table is not None:
         files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames, operator))
     if embed is not None:

@@ -75,14 +75,20 @@ def with_factors(run: Run, reporter: Reporter) -> Run:
 
 
 def draw_matrix(model: Measured, bench: Bench, folder: Path) -> list[Path]:
-    """The multifactor matrix as a picture, if there is one."""
+    """The multifactor matrices as a picture, if there are any."""
     labels = [label for label in bench.labels if f"multifactor/{label}/{label}" in model.figures]
     if bench.judge is None or not labels:
         return []
-    matrix = np.array([[model.figures[f"multifactor/{a}/{b}"].mean for b in labels] for a in labels])
-    score, lowest = (model.figures[f"multifactor/{key}"].mean for key in ("score", "floor"))
+
+    def mean(key: str) -> float:
+        return model.figures[key].mean if key in model.figures else float("nan")
+
+    taken, kept = (
+        np.array([[mean(f"{what}/{a}/{b}") for b in labels] for a in labels]) for what in ("multifactor", "kept")
+    )
     guess = [chance(bench).figures[f"multifactor/{label}/{label}"].mean for label in labels]
-    return [workshop.draw_matrix(folder, matrix, labels, guess, score, lowest, bench.judge)]
+    title = workshop.score_line(mean("multifactor/score"), mean("kept/score"), mean("multifactor/floor"))
+    return [workshop.draw_matrix(folder, labels, taken, kept, guess, title, bench.judge)]
 
 
 def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:

@@ -23,7 +23,7 @@ from diskoop.data import SPLITS, Sequences, Units, open_data, settings_like
 from diskoop.data.sound import sound_of, write_wav
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.judges import Judge, judge_for
-from diskoop.evaluation.multifactor import Multifactor, matched_factors, multifactor
+from diskoop.evaluation.multifactor import Multifactor, describe, matched_factors, multifactors, single
 from diskoop.figures import (
     all_combinations,
     embedding_figure,
@@ -151,7 +151,10 @@ def swap(
         runs = [incremental(parts, *pair, part, sizes).rows() for pair in placed]
         made["incremental"] = Made(runs, incremental_swap(parts, placed, part, sizes))
     if what or not made:
-        made["swap"] = Made([_swapped(parts, pair, what, amount) for pair in placed])
+        left_over = [] if run.found is None else [each.name for each in run.found.factors if each.kind == "remainder"]
+        each_alone: list[What] = [[name] for name in parts.factors if name not in left_over]
+        choices = [_what(what)] if what else each_alone
+        made["swap"] = Made([_swapped(parts, pair, choices, amount) for pair in placed])
     return _write(out, made, parts)
 
 
@@ -160,9 +163,8 @@ def _stems(stem: str, pairs: Sequence[Pair]) -> Iterable[tuple[str, Pair]]:
     return [(stem if len(pairs) == 1 else f"{stem}-{number}", pair) for number, pair in enumerate(pairs, 1)]
 
 
-def _swapped(parts: Decomposition, who: Pair, what: Sequence[str], amount: float) -> list[Row]:
-    """The two as they are, then the receiver with `what` of the giver, or with each factor alone."""
-    choices: list[What] = [_what(what)] if what else [[name] for name in parts.factors if name != "rest"]
+def _swapped(parts: Decomposition, who: Pair, choices: Sequence[What], amount: float) -> list[Row]:
+    """The two as they are, then the receiver with each of `choices` of the giver."""
     pair = parts.select(who)
     (first, a), (second, b) = pair.rows()
     rows = [(f"A, as the model sees it: {first}", a), (f"B, as the model sees it: {second}", b)]
@@ -317,17 +319,32 @@ def show_factors(run: Run, facts: dict[str, Any]) -> None:
 
 def _show_score(console: Console, facts: dict[str, Any]) -> None:
     console.print(facts["judge"], highlight=False, markup=False)
-    for label, names in facts["matched"].items():
-        console.print(f"{label}: {' and '.join(names) or 'no factor changes it'}", highlight=False, markup=False)
-    table = Table(title="taken from the donor, and what then shows the donor's value", title_justify="left", box=None)
-    table.add_column("taken")
-    for label in facts["matched"]:
-        table.add_column(label, justify="right")
-    for label, row in zip(facts["matched"], facts["matrix"], strict=True):
-        table.add_row(label, *(f"{share:.3f}" for share in row))
-    table.add_row("chance", *(f"{share:.3f}" for share in facts["chance"]))
-    console.print(table, highlight=False)
-    console.print(f"score {facts['score']:.3f}, floor {facts['floor']:.3f}", highlight=False)
+    for line in describe(facts["matched"]):
+        console.print(line, highlight=False, markup=False)
+    titles = {
+        "matrix": "taken from the donor, and what then shows the donor's value",
+        "kept_matrix": "taken from the donor, and what then still shows its own value",
+    }
+    for key, title in titles.items():
+        table = Table(title=title, title_justify="left", box=None)
+        table.add_column("taken")
+        for label in facts["matched"]:
+            table.add_column(label, justify="right")
+        for label, row in zip(facts["matched"], facts[key], strict=True):
+            table.add_row(label, *("" if share is None else f"{share:.3f}" for share in row))
+        table.add_row("chance", *(f"{share:.3f}" for share in facts["chance"]))
+        console.print(table, highlight=False)
+    alone = facts["single"]
+    console.print(score_line(facts["score"], facts["kept"], facts["floor"]), highlight=False)
+    console.print(f"with one factor a label: {score_line(alone['score'], alone['kept'])}", highlight=False)
+
+
+def score_line(score: float, kept: float | None, floor: float | None = None) -> str:
+    """What is known of these three, in words; None or NaN is not known."""
+    figures = {"score": score, "kept": kept, "floor": floor}
+    return ", ".join(
+        f"{name} {value:.3f}" for name, value in figures.items() if value is not None and not np.isnan(value)
+    )
 
 
 def judge_of(run: Run) -> Judge:
@@ -336,21 +353,35 @@ def judge_of(run: Run) -> Judge:
     return judge_for(open_data(run.settings.data), run.settings.data, str(device))
 
 
-def scored(run: Run, judge: Judge) -> Multifactor:
-    """Factors that bear the names of labels, the others matched to labels in training, swapped in the test split."""
+def scored(run: Run, judge: Judge) -> tuple[Multifactor, Multifactor]:
+    """Factors that bear the names of labels, the others matched to labels in training, swapped in the test split.
+
+    Once with all that were matched to a label joined, once with one factor a label.
+    """
     judge.require(run.settings.data)
     matched = matched_factors(run, run.data("train"), judge)
-    return multifactor(run.decompose(run.data("test")), matched, judge.predict)
+    joined, alone = multifactors(run.decompose(run.data("test")), [matched, single(matched)], judge.predict)
+    return joined, alone
 
 
-def score_facts(run: Run, result: Multifactor, judge: Judge) -> dict[str, Any]:
+def score_facts(run: Run, joined: Multifactor, alone: Multifactor, judge: Judge) -> dict[str, Any]:
     return {
         "judge": f"{judge.describe()}; {judge.require(run.settings.data)}",
+        **_matrix_facts(joined),
+        "chance": [1 / count for count in joined.classes],
+        "floor": joined.floor,
+        "single": _matrix_facts(alone),
+    }
+
+
+def _matrix_facts(result: Multifactor) -> dict[str, Any]:
+    """JSON has no NaN."""
+    return {
         "matched": {label: list(names) for label, names in result.matched.items()},
         "matrix": result.matrix.tolist(),
-        "chance": [1 / count for count in result.classes],
+        "kept_matrix": [[None if np.isnan(share) else share for share in row] for row in result.kept_matrix.tolist()],
         "score": result.score,
-        "floor": result.floor,
+        "kept": None if np.isnan(result.kept) else result.kept,
     }
 
 
@@ -369,16 +400,16 @@ def draw_factors(run: Run) -> list[Path]:
 
 def draw_matrix(
     folder: Path,
-    matrix: NDArray[Any],
     labels: Sequence[str],
+    taken: NDArray[Any],
+    kept: NDArray[Any],
     chance: Sequence[float],
-    score: float,
-    floor: float,
+    title: str,
     judge: Judge,
 ) -> Path:
-    """The multifactor matrix as a picture in `folder`."""
-    title = f"score {score:.3f}, floor {floor:.3f}"
-    return save_figure(matrix_figure(matrix, labels, labels, title, chance, judge.describe()), folder / "matrix.png")
+    """The multifactor matrices, (labels, labels) each, side by side as a picture in `folder`."""
+    figure = matrix_figure(taken, labels, labels, title, chance, judge.describe(), kept)
+    return save_figure(figure, folder / "matrix.png")
 
 
 def tabulate(run: Run, clips: Sequences, path: Path, frames: bool, operator: str) -> Path:

@@ -42,16 +42,17 @@ class KoopmanAutoencoder(nn.Module):
         latent: str = "tanh",
         ridge: float = 1e-9,
         scope: str = "batch",
+        memory: str = "lstm",
     ) -> "KoopmanAutoencoder":
         """The paper's networks for frames (channel, size, size) or (feature,)."""
         if len(frame) == 1:
-            return cls(SignalEncoder(frame[0], k), SignalDecoder(frame[0], k, h), ridge, scope)
+            return cls(SignalEncoder(frame[0], k), SignalDecoder(frame[0], k, h, memory), ridge, scope)
         if len(frame) != 3 or frame[0] not in (1, 3) or frame[1] != frame[2]:
             raise InputError(f"expected square frames of 1 or 3 channels (channel, size, size), got {tuple(frame)}")
         if h is None:
             raise InputError("model.h = null is for signals; a frame decoder needs the width of its LSTM")
         encoder = FrameEncoder(frame[0], frame[1], k, width, latent)
-        return cls(encoder, FrameDecoder(frame[0], frame[1], k, h, width), ridge, scope)
+        return cls(encoder, FrameDecoder(frame[0], frame[1], k, h, width, memory), ridge, scope)
 
     def encode(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Frames (batch, time, ...) in the model's units -> latents (batch, time, k); `mask`: which exist."""
@@ -90,4 +91,4 @@ class KoopmanAutoencoder(nn.Module):
 def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoencoder:
     """The network that `settings` describe for frames of shape `frame`."""
     m = settings
-    return KoopmanAutoencoder.for_shape(frame, m.k, m.h, m.width, m.latent, m.ridge, m.scope)
+    return KoopmanAutoencoder.for_shape(frame, m.k, m.h, m.width, m.latent, m.ridge, m.scope, m.decoder_memory)

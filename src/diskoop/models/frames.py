@@ -93,9 +93,38 @@ def unrounded(layers: nn.Module, x: Tensor, *sizes: Sequence[int]) -> Any:
         return layers(x.to(next(layers.parameters()).dtype), *sizes)
 
 
-def through_time(lstm: nn.LSTM, x: Tensor) -> Tensor:
-    """The outputs of `lstm`, never rounded: on CUDA autocast would take it to float16, whose range gradients leave."""
-    y: Tensor = unrounded(lstm, x)[0]
+class StartedLSTM(nn.LSTM):
+    """An LSTM whose first state is made of the first frame: it need not find out what a sequence is about."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, batch_first=True)
+        self.start = nn.Linear(inputs, 2 * outputs)
+
+    def forward(self, x: Tensor) -> Any:  # type: ignore[override]
+        hidden, cell = self.start(x[:, 0]).unsqueeze(0).chunk(2, -1)
+        return super().forward(x, (hidden.tanh().contiguous(), cell.contiguous()))
+
+
+class FrameWise(nn.Linear):
+    """Each frame on its own, in the range of an LSTM's outputs: what is to move must move in the latents."""
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x).tanh(), None
+
+
+MEMORIES: dict[str, Callable[[int, int], nn.Module]] = {
+    "lstm": lambda inputs, outputs: nn.LSTM(inputs, outputs, batch_first=True),
+    "started": StartedLSTM,
+    "none": FrameWise,
+}
+
+
+def through_time(memory: nn.Module, x: Tensor) -> Tensor:
+    """(batch, time, inputs) -> (batch, time, outputs), never rounded.
+
+    On CUDA autocast would take an LSTM to float16, whose range gradients leave.
+    """
+    y: Tensor = unrounded(memory, x)[0]
     return y
 
 
@@ -131,9 +160,9 @@ class FrameEncoder(nn.Module):
 class FrameDecoder(nn.Module):
     """(batch, time, k) -> (batch, time, channel, size, size) in [0, 1]."""
 
-    def __init__(self, channels: int, size: int, k: int, h: int, width: int = 32) -> None:
+    def __init__(self, channels: int, size: int, k: int, h: int, width: int = 32, memory: str = "lstm") -> None:
         super().__init__()
-        self.time = nn.LSTM(k, h, batch_first=True)
+        self.time = MEMORIES[memory](k, h)
         layers: list[nn.Module] = []
         before, stride, padding = h, 1, 0
         for after in reversed(block_channels(size, width)):
@@ -175,8 +204,8 @@ class FrameDecoder(nn.Module):
         return [(x - target.flatten(0, 1)).square().sum() for x, target in zip(frames, targets, strict=True)]
 
 
-def of_each(time: nn.LSTM, parts: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of an LSTM for several batches (batch, time, ...) of unequal length, in one call."""
+def of_each(time: nn.Module, parts: Sequence[Tensor]) -> list[Tensor]:
+    """What `through_time` gives for several batches (batch, time, ...) of unequal length, in one call."""
     longest = max(part.shape[1] for part in parts)
     # It looks back only, so what is added at the end changes nothing before it.
     padded = [functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts]

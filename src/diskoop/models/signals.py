@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from diskoop.errors import InputError
-from diskoop.models.frames import of_each, through_time
+from diskoop.models.frames import MEMORIES, of_each, through_time
 
 
 class SignalEncoder(nn.Module):
@@ -29,9 +29,9 @@ class SignalDecoder(nn.Module):
     with a number, an LSTM of width h and a linear map, which reaches every value.
     """
 
-    def __init__(self, features: int, k: int, h: int | None) -> None:
+    def __init__(self, features: int, k: int, h: int | None, memory: str = "lstm") -> None:
         super().__init__()
-        self.time = nn.LSTM(k, features if h is None else h, batch_first=True)
+        self.time = MEMORIES[memory](k, features if h is None else h)
         self.out = nn.Identity() if h is None else nn.Linear(h, features)
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -12,15 +12,15 @@ from diskoop.numerics.losses import (
     spectral_terms,
     unit_modulus,
 )
-from diskoop.numerics.operator import Moments, Operator, fit_operator, fit_operator_per_sequence
+from diskoop.numerics.operator import Operator, SnapshotQR, fit_operator, fit_operator_per_sequence
 from diskoop.numerics.spectrum import Spectrum, by_distance, by_modulus
 from diskoop.numerics.weights import over_batch, over_two
 
 __all__ = [
     "Components",
     "Factor",
-    "Moments",
     "Operator",
+    "SnapshotQR",
     "Spectrum",
     "ball_around_one",
     "by_distance",

@@ -31,8 +31,7 @@ def _invert(past, system, inverse, k, RIDGE: tl.constexpr, SIZE: tl.constexpr):
     row, column = at[:, None], at[None, :]
     inside = (row < k) & (column < k)
     A = tl.load(past + row * k + column, inside, 0.0)
-    mean = tl.sum(tl.sum(tl.where(row == column, A, 0.0), 1), 0) / k
-    A += tl.where(row == column, tl.where(mean > 0, RIDGE * mean, 1.0), 0.0)
+    A += tl.where(row == column, tl.where(A > 0, RIDGE * A, 1.0), 0.0)  # relative to each latent's own square
     tl.store(system + row * k + column, A, inside)
     tl.store(inverse + row * k + column, A, inside)
     for j in range(k):

@@ -4,13 +4,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.linalg import lapack
 from torch import Tensor
 
 from diskoop.errors import InputError
 from diskoop.numerics.operator import widened
 
 NEAR = 1e-3  # eigenvalues this near to 1 are all the same: which of them is nearest is chance
+# How much larger than latents their parts may be. A cut through eigenvalues whose eigenvectors are parallel gives 1e7
+# and more, the inverse of the root of float64's precision.
+LARGEST_PART = 1e6
+SOUND = 1e4  # condition of eigenvectors up to which they are used instead of a Schur form
 Order = Callable[[Tensor], Tensor]  # eigenvalues -> a key; the smallest keys are the static modes
 
 
@@ -30,16 +37,54 @@ def by_modulus(eigenvalues: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
-    """C = to_modes diag(eigenvalues) from_modes. A conjugate pair stands together, positive imaginary part first.
+class Split:
+    """Latents divided between a set of eigenvalues and the others: z = z @ projector + z @ reading @ writing.
 
-    A pair of eigenvectors v, conj(v) spans what Re v and Im v span, so a real basis says it all for a quarter
-    of the work.
+    Example:
+        >>> C = torch.diag(torch.tensor([1.0, 0.5], dtype=torch.float64))
+        >>> Split.of(C, static=1).projector
+        tensor([[1., 0.],
+                [0., 0.]], dtype=torch.float64)
+    """
+
+    projector: Tensor  # (k, k) float64: onto the invariant subspace of the chosen eigenvalues, along that of the others
+    reading: Tensor  # (k, others): coordinates of what is left, z @ reading
+    writing: Tensor  # (others, k): orthonormal rows that those coordinates belong to
+
+    @classmethod
+    def of(cls, C: Tensor, static: int, order: Order = by_distance) -> "Split":
+        """The static part of `C` (k, k), `static` eigenvalues and the other half of a pair that would cut; the rest."""
+        schur = _Schur.of(C, order)
+        return schur.split(_first(schur.eigenvalues, static))
+
+    def noise_root(self, moment: Tensor) -> Tensor:
+        """The symmetric N (k, k) for which rows G @ N, with G (n, k) normal, have the covariance of what is left.
+
+        It is unique, whatever basis the Schur form came in, so that equal draws give equal noise.
+
+        Args:
+            moment: the latents' mean of z^T z, (k, k).
+        """
+        sizes, directions = torch.linalg.eigh(self.reading.mT @ moment @ self.reading)
+        root = (directions * sizes.clamp_min(0).sqrt()) @ directions.mT
+        noise: Tensor = self.writing.mT @ root @ self.writing
+        return noise
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The eigenvalues of C in order, a conjugate pair side by side, positive imaginary part first.
+
+    C = to_modes diag(eigenvalues) from_modes, where `condition` tells how far eigenvectors are from parallel. Where
+    they are nearly so, the part that belongs to a set of eigenvalues comes from an ordered Schur form, see `Split`.
+    A pair of eigenvectors v, conj(v) spans what Re v and Im v span, so they are held as a real basis.
     """
 
     eigenvalues: Tensor  # (..., k) complex128, in order
     basis: Tensor  # (..., k, k) float64: its columns are eigenvectors of C, or Re v and Im v side by side
     dual: Tensor  # (..., k, k) its inverse
+    matrix: Tensor  # (..., k, k) float64: C itself
+    order: Order = by_distance
 
     @classmethod
     def of(cls, C: Tensor, order: Order = by_distance) -> "Spectrum":
@@ -50,16 +95,15 @@ class Spectrum:
             raise InputError("cannot decompose an operator that holds NaN or infinity")
         wide = widened(C.detach())
         home = wide.device
-        eigenvalues, vectors = torch.linalg.eig(wide.cpu())
-        # LAPACK puts a pair side by side, positive imaginary part first. The second half copies the first one's key:
-        # computed twice it may differ in the last bit (vector and scalar code), and the sort would part the pair.
-        key = order(eigenvalues)
-        key = torch.where(eigenvalues.imag < 0, key.roll(1, dims=-1), key)
-        position = torch.argsort(key, dim=-1, stable=True)
+        here = wide.cpu()
+        eigenvalues, vectors = torch.linalg.eig(here)
+        position = _sorted(eigenvalues, order)
         basis = torch.where((eigenvalues.imag < 0).unsqueeze(-2), -vectors.imag, vectors.real)
         basis = _columns(basis, position)
-        dual, _ = torch.linalg.inv_ex(basis)  # colliding eigenvalues: see `projector` and the losses
-        return cls(*(part.to(home) for part in (eigenvalues.gather(-1, position), basis, dual)))
+        dual, _ = torch.linalg.inv_ex(basis)  # colliding eigenvalues: see `condition` and the losses
+        parts = (eigenvalues.gather(-1, position), basis, dual, here)
+        eigenvalues, basis, dual, matrix = (part.to(home) for part in parts)
+        return cls(eigenvalues, basis, dual, matrix, order)
 
     @cached_property
     def to_modes(self) -> Tensor:
@@ -73,7 +117,7 @@ class Spectrum:
         """(..., k, k) complex: the inverse of `to_modes`."""
         # Twice the inverse of [Re v, Im v] in terms of v and conj(v).
         share = torch.where(self.eigenvalues.imag == 0, 1.0, 0.5).unsqueeze(-1)
-        mirrored = Spectrum(self.eigenvalues, self.dual.mT, self.basis.mT)
+        mirrored = Spectrum(self.eigenvalues, self.dual.mT, self.basis.mT, self.matrix.mT)
         return mirrored.to_modes.mH * share
 
     @property
@@ -98,13 +142,7 @@ class Spectrum:
 
     def static(self, count: int) -> Tensor:
         """Which modes are static: (..., k) boolean, the first `count` and the other half of a pair that would cut."""
-        if not 0 <= count <= self.k:
-            raise InputError(f"expected a static count from 0 to k = {self.k}, got {count}")
-        chosen = torch.zeros_like(self.eigenvalues, dtype=torch.bool)
-        chosen[..., :count] = True
-        if 0 < count < self.k:
-            chosen[..., count] = self.eigenvalues[..., count - 1].imag > 0
-        return chosen
+        return _first(self.eigenvalues, count)
 
     def largest_gap(self) -> int:
         """How many eigenvalues lie before the largest step, in ratio, of their distances to 1; no pair is cut."""
@@ -160,12 +198,12 @@ class Spectrum:
             raise InputError(f"expected a boolean selection {wanted}, got {got}")
         if (selection != selection.gather(-1, self._partners)).any():
             raise InputError("this selection of modes cuts a conjugate pair: both halves belong to it, or none")
-        self.require_basis()
-        return self.onto(selection)
-
-    def onto(self, selection: Tensor) -> Tensor:
-        """What `projector` gives, unchecked."""
-        return (self.basis * selection.unsqueeze(-2)) @ self.dual
+        if self.condition < SOUND:  # the same to rounding, and it parts even eigenvalues that coincide
+            return (self.basis * selection.unsqueeze(-2)) @ self.dual
+        k = self.k
+        each = zip(self.matrix.reshape(-1, k, k), selection.reshape(-1, k), strict=True)
+        parts = [_Schur.of(matrix, self.order).split(chosen).projector for matrix, chosen in each]
+        return torch.stack(parts).reshape(self.matrix.shape)
 
     def pull(self, slope: Tensor) -> Tensor:
         """(..., k, k): dL/dC where dL = Re(sum conj(slope) d eigenvalue), `slope` (..., k) in conjugate pairs.
@@ -176,14 +214,19 @@ class Spectrum:
         across = _columns(self.basis, self._partners).mT
         return self.dual.mT @ (slope.real.unsqueeze(-1) * rows + slope.imag.unsqueeze(-1) * across)
 
+    @property
+    def condition(self) -> float:
+        """Of the eigenvectors as a basis: 1 where they are orthogonal, infinite where some are parallel."""
+        norms = torch.linalg.matrix_norm(self.basis) * torch.linalg.matrix_norm(self.dual)
+        condition = float(norms.amax()) / self.k
+        return condition if condition == condition else float("inf")
+
     def require_basis(self) -> None:
         """Refuse to divide latents among modes that are parallel: C is defective and such a basis does not exist."""
-        norms = torch.linalg.matrix_norm(self.basis) * torch.linalg.matrix_norm(self.dual)
-        condition = float(norms.amax())
-        if not condition < 1e12:  # NaN included
+        if not self.condition < 1e11:
             raise InputError(
-                f"the operator's modes are not a basis (condition {condition:.0e}): eigenvalues collide and their "
-                "eigenvectors are parallel; more varied sequences or a larger ridge help"
+                f"the operator's modes are not a basis (condition {self.condition:.0e}): eigenvalues collide and their "
+                "eigenvectors are parallel; take the static or the dynamic part as a whole, or more varied sequences"
             )
 
     @property
@@ -204,3 +247,75 @@ class Spectrum:
 def _columns(matrix: Tensor, places: Tensor) -> Tensor:
     """The columns of `matrix` (..., k, k) that stand at `places` (..., k)."""
     return matrix.gather(-1, places.unsqueeze(-2).expand_as(matrix))
+
+
+def _sorted(eigenvalues: Tensor, order: Order) -> Tensor:
+    """(..., k): where each eigenvalue of LAPACK's stands in order, whole conjugate pairs side by side."""
+    # LAPACK puts a pair side by side, positive imaginary part first. The second half copies the first one's key:
+    # computed twice it may differ in the last bit (vector and scalar code), and the sort would part the pair.
+    key = order(eigenvalues)
+    key = torch.where(eigenvalues.imag < 0, key.roll(1, dims=-1), key)
+    return torch.argsort(key, dim=-1, stable=True)
+
+
+def _no_sort(real: float, imaginary: float) -> None:
+    """The Schur form in LAPACK's own order; which eigenvalues come first is decided when all are known."""
+
+
+def _first(eigenvalues: Tensor, count: int) -> Tensor:
+    """(..., k) boolean: the first `count` of `eigenvalues` in order, and the other half of a pair that would cut."""
+    k = eigenvalues.shape[-1]
+    if not 0 <= count <= k:
+        raise InputError(f"expected a static count from 0 to k = {k}, got {count}")
+    chosen = torch.zeros_like(eigenvalues, dtype=torch.bool)
+    chosen[..., :count] = True
+    if 0 < count < k:
+        chosen[..., count] = eigenvalues[..., count - 1].imag > 0
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _Schur:
+    """C = Q T Q^T with Q orthogonal and T block triangular: what there is of every operator, eigenvectors or not."""
+
+    T: NDArray[np.float64]
+    Q: NDArray[np.float64]
+    eigenvalues: Tensor  # (k,) complex128, in order
+    place: NDArray[np.int64]  # (k,): where each of them stands in T
+    home: torch.device
+
+    @classmethod
+    def of(cls, C: Tensor, order: Order) -> "_Schur":
+        here = widened(C.detach()).cpu()
+        T, _, real, imaginary, Q, _, info = lapack.dgees(_no_sort, here.numpy())
+        if info != 0 or not np.isfinite(T).all():
+            raise InputError("cannot decompose an operator that holds NaN or infinity")
+        values = torch.complex(torch.from_numpy(real), torch.from_numpy(imaginary))
+        place = _sorted(values, order)
+        return cls(T, Q, values[place], place.numpy(), C.device)
+
+    def split(self, selection: Tensor) -> Split:
+        """Divide latents between the eigenvalues of a conjugate-closed boolean `selection` (k,) and the others.
+
+        T is reordered to [[A, B], [0, D]], with the chosen eigenvalues in A. With the solution Y of the Sylvester
+        equation A Y - Y D = B the projector is Q [[I, Y], [0, 0]] Q^T. It is exact where eigenvectors are parallel, as
+        long as they are not on both sides of the cut.
+        """
+        T, Q, k = self.T, self.Q, len(self.T)
+        count = int(selection.sum())
+        Y = np.zeros((count, k - count))
+        if 0 < count < k:
+            first = np.zeros(k, np.int32)
+            first[self.place[selection.cpu().numpy()]] = 1
+            T, Q, _, _, count, _, _, failed = lapack.dtrsen(first, T, Q, job="N")
+            Y, scale, _ = lapack.dtrsyl(T[:count, :count], T[count:, count:], T[:count, count:], isgn=-1)
+            Y = np.full_like(Y, np.inf) if failed or not scale else Y / scale
+        if not np.abs(Y).max(initial=0) < LARGEST_PART:
+            raise InputError(
+                f"{count} of the operator's {k} eigenvalues cannot be told from the others (their part would be "
+                f"{np.abs(Y).max():.0e} times as large as the latents): eigenvalues of both sets collide; another "
+                "spectrum.static or more varied sequences help"
+            )
+        chosen, writing = Q[:, :count], Q[:, count:].T
+        parts = chosen @ (chosen.T + Y @ writing), writing.T - chosen @ Y, writing
+        return Split(*(torch.from_numpy(np.ascontiguousarray(part)).to(self.home) for part in parts))

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ from diskoop.numerics.operator import (
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
-from diskoop.training.objective import Objective, Terms
+from diskoop.training.objective import Objective, Terms, second_moment
 from diskoop.training.precision import precision_for
 from diskoop.training.step import Taken, clip_gradients, set_rate
 
@@ -51,8 +51,9 @@ class FastStep:
 
     `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one
     the sums travel to the CPU and it comes back. `decode` needs no eigenvalue and runs on, while the CPU finds them and
-    their vectors. `update` makes of these the spectral losses and their pull on the operator, and ends the step. Its
-    figures leave the device together with the next one's sums, so the device never waits for a reader.
+    their vectors; with noise in the dynamic part it waits until the CPU has split that off. `update` makes of these the
+    spectral losses and their pull on the operator, and ends the step. Its figures leave the device together with the
+    next one's sums, so the device never waits for a reader.
 
     On the device each stage is captured once and replayed, which costs one launch instead of hundreds. Elsewhere the
     same stages run as they are written.
@@ -70,11 +71,12 @@ class FastStep:
             None if data.mask is None else torch.ones(batch, data.shape[1], dtype=torch.bool, device=self.device)
         )
         self.draws = _Draws()
-        self.told = _Shared.zeros([4 * k * k + 7], self.device)
-        # Sums of pairs, past and cross; C and the inverse of its system; what is noted of a step.
-        self.sums, self.solved, self.figures = self.told.parts((2, k, k), (2, k, k), (7,))
+        self.told = _Shared.zeros([5 * k * k + 7], self.device)
+        # Sums of pairs, past and cross; C and the inverse of its system; the latents' second moment; what is noted.
+        self.sums, self.solved, self.moment, self.figures = self.told.parts((2, k, k), (2, k, k), (k, k), (7,))
         self.solves_there = solved_there(self.device, k)
         self.found = _Shared.zeros([2 * k + 2, k], self.device)  # a spectrum: basis, dual, the eigenvalues' two parts
+        self.divided = _Shared.zeros([2, k, k], self.device)  # the static projector, and the root of the noise
         self.arrived = torch.cuda.Event() if self.on_cuda else None  # type: ignore[no-untyped-call]
         self.seen: tuple[Spectrum, Tensor] | None = None  # of the step not told of yet: its spectrum, its sums
         self.stages: dict[str, Callable[[], None]] = {
@@ -83,6 +85,9 @@ class FastStep:
             "update": self._update,
         }
         self.host: dict[str, Callable[[], None]] = {"solve": self._solve, "spectrum": self._find_spectrum}
+        self.noisy = bool(objective.settings.model.dynamic_noise)  # what is decoded waits for the dynamic part
+        if self.noisy or objective.settings.loss.cycle:
+            self.host["split"] = self._divide
         if self.solves_there:
             del self.host["solve"]
             require_ridge(objective.settings.model.ridge)
@@ -101,7 +106,7 @@ class FastStep:
         with one_thread() if self.on_cuda else nullcontext():
             if self.arrived is not None:
                 self.arrived.record()
-            if self.solves_there:
+            if self.solves_there and not self.noisy:
                 self.stages["decode"]()
             spectral = self._noted()  # while the device encodes
             if self.arrived is not None:
@@ -111,8 +116,13 @@ class FastStep:
                 return ended
             if not self.solves_there:
                 self.host["solve"]()
+            if self.noisy:
+                self.host["split"]()
+            if self.noisy or not self.solves_there:
                 self.stages["decode"]()
-            self.host["spectrum"]()
+            self.host["spectrum"]()  # while the device decodes
+            if "split" in self.host and not self.noisy:
+                self.host["split"]()
         self.stages["update"]()
         return ended
 
@@ -157,6 +167,8 @@ class FastStep:
             self.x, self.z = x, self.objective.latents(x, self.mask, self.draws)
         with full_precision(self.z):
             self.pairs = torch.stack(pair_sums(self.z, self.mask))
+            if self.noisy:
+                self.moment.there.copy_(second_moment(self.z, self.mask))
         self.sums.there.copy_(self.pairs.detach())
         if self.solves_there:
             from diskoop.numerics.elimination import ridge_solution_there
@@ -171,16 +183,17 @@ class FastStep:
         with self._precision():
             with full_precision(self.z_here):
                 ahead = self.z_here[:, :-1] @ self.C_here.to(self.z_here)
-            self.errors = self.objective.errors(self.z_here, ahead, self.x, self.mask, self.draws, together=True)
+            root = self.divided.there[1] if self.noisy else None
+            self.errors = self.objective.errors(self.z_here, ahead, self.x, self.mask, self.draws, root, together=True)
         loss, (rec, pred_z, pred_x) = self.objective.settings.loss, self.errors
         (loss.rec * rec + loss.pred * (pred_z + pred_x)).backward()  # type: ignore[no-untyped-call]
 
     def _update(self) -> None:
-        spectral, pull, spectrum, chosen = self._pulled()
+        spectral, pull = self._pulled()
         back = torch.zeros_like(self.errors[0])
         if self.objective.settings.loss.cycle:
             with self._precision():
-                back = self.objective.cycle(self.z_here, Factor("static", spectrum.onto(chosen)), self.mask)
+                back = self.objective.cycle(self.z_here, Factor("static", self.divided.there[0]), self.mask)
             (self.objective.settings.loss.cycle * back).backward()  # type: ignore[no-untyped-call]
         assert self.C_here.grad is not None
         C, inverse = self.solved.there
@@ -194,14 +207,14 @@ class FastStep:
             self.optimizer.zero_grad()
 
     @torch.no_grad()
-    def _pulled(self) -> tuple[Tensor, Tensor, Spectrum, Tensor]:
-        """What the CPU found, on the device: spectral losses, their pull on C, the spectrum and its static modes."""
+    def _pulled(self) -> tuple[Tensor, Tensor]:
+        """The spectral losses (2,) and their gradient in C (k, k), from the spectrum that the CPU found."""
         loss, choice, k = self.objective.settings.loss, self.objective.settings.spectrum, self.found.there.shape[1]
         basis, dual, (real, imaginary) = torch.split(self.found.there, [k, k, 2])
-        spectrum = Spectrum(torch.complex(real, imaginary), basis, dual)
+        spectrum = Spectrum(torch.complex(real, imaginary), basis, dual, self.solved.there[0])
         chosen = spectrum.static(choice.static)
         spectral, (static, dynamic) = eigenvalue_means(spectrum, chosen, *self.objective.penalties)
-        return spectral, loss.eig * (loss.stat * static + loss.dyn * dynamic), spectrum, chosen
+        return spectral, loss.eig * (loss.stat * static + loss.dyn * dynamic)
 
     # --- on the CPU, where tensors that autograd may forget are quicker to make
 
@@ -212,17 +225,28 @@ class FastStep:
 
     @torch.inference_mode()
     def _find_spectrum(self) -> None:
-        try:
+        with self._blamed():
             spectrum = Spectrum.of(self.solved.here[0], self.objective.order)
-        except InputError:  # one of the latents, rather: where they are no numbers, so is their operator
-            past, cross = self.sums.here
-            require_solvable(past, cross, self.objective.settings.model.ridge)
-            raise
-        if self.objective.settings.loss.cycle:  # which takes latents apart
-            spectrum.require_basis()
         values = torch.view_as_real(spectrum.eigenvalues).mT
         self.found.give(torch.cat([spectrum.basis, spectrum.dual, values]))
         self.seen = spectrum, self.sums.here[0].clone()
+
+    @torch.inference_mode()
+    def _divide(self) -> None:
+        with self._blamed():
+            split = self.objective.split(self.solved.here[0])
+        root = split.noise_root(self.moment.here) if self.noisy else torch.zeros_like(split.projector)
+        self.divided.give(torch.stack([split.projector, root]))
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """An operator that is none is put down to its latents: where they are no numbers, neither is their operator."""
+        try:
+            yield
+        except InputError:
+            past, cross = self.sums.here
+            require_solvable(past, cross, self.objective.settings.model.ridge)
+            raise
 
     @torch.inference_mode()
     def _noted(self) -> dict[str, float] | None:
@@ -231,7 +255,8 @@ class FastStep:
             return None
         (spectrum, past), self.seen = self.seen, None
         gap, radius = spectrum.extent(spectrum.static(self.objective.settings.spectrum.static))
-        return {"static_gap": float(gap), "dynamic_radius": float(radius), "rank": float(rank_of(past))}
+        rank = rank_of(past, self.objective.settings.model.ridge)
+        return {"static_gap": float(gap), "dynamic_radius": float(radius), "rank": float(rank)}
 
     # --- around them
 
@@ -329,17 +354,24 @@ class _Draws:
     """Random numbers that stay where they are: made when a stage first asks, filled anew for every step."""
 
     def __init__(self) -> None:
-        self.buffers: list[Tensor] = []
+        self.buffers: list[tuple[Callable[..., Tensor], Tensor]] = []
         self.asked = 0
 
-    def __call__(self, shape: Sequence[int], like: Tensor) -> Tensor:
+    def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        return self._buffer(Tensor.uniform_, shape, like)
+
+    def normal(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        return self._buffer(Tensor.normal_, shape, like)
+
+    def _buffer(self, fill: Callable[..., Tensor], shape: Sequence[int], like: Tensor) -> Tensor:
         if self.asked == len(self.buffers):
-            self.buffers.append(torch.rand(shape, generator=self.generator, device=like.device, dtype=like.dtype))
+            empty = torch.empty(shape, device=like.device, dtype=like.dtype)
+            self.buffers.append((fill, fill(empty, generator=self.generator)))
         self.asked += 1
-        return self.buffers[self.asked - 1]
+        return self.buffers[self.asked - 1][1]
 
     def refill(self, generator: torch.Generator) -> None:
         """In the order in which they were asked for first, which is the plain step's."""
         self.generator, self.asked = generator, 0
-        for buffer in self.buffers:
-            buffer.uniform_(generator=generator)
+        for fill, buffer in self.buffers:
+            fill(buffer, generator=generator)

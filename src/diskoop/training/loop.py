@@ -21,7 +21,7 @@ from diskoop.data import open_data
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
-from diskoop.numerics.operator import Moments, Operator
+from diskoop.numerics.operator import Operator, SnapshotQR
 from diskoop.settings import Settings, TrainSettings
 from diskoop.storage import whole_folder
 from diskoop.training.checkpoint import (
@@ -275,15 +275,18 @@ class Training:
 
 @torch.no_grad()
 def frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch: int) -> Operator:
-    """One operator for the whole set, in one streaming pass of the model as it is used, not as it is trained."""
+    """One operator for the whole set, in one streaming pass of the model as it is used, not as it is trained.
+
+    It factors the latents themselves. The ridge is for training, where speed counts; here it would only erase.
+    """
     model.eval()
-    moments = None
+    snapshots = None
     for indices in np.array_split(np.arange(len(data)), math.ceil(len(data) / batch)):
         x, mask = data.batch(indices, next(model.parameters()))
-        part = Moments.of(model.encode(x, mask), mask)
-        moments = part if moments is None else moments + part
-    assert moments is not None  # a set is never empty
-    return replace(moments.solve(model.ridge), source=f"{data.name}, {len(data)} training sequences")
+        part = SnapshotQR.of(model.encode(x, mask), mask)
+        snapshots = part if snapshots is None else snapshots + part
+    assert snapshots is not None  # a set is never empty
+    return replace(snapshots.solve(), source=f"{data.name}, {len(data)} training sequences")
 
 
 def fingerprint(data: Sequences) -> str:

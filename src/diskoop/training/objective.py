@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,10 @@ from diskoop.numerics.losses import (
     spectral_terms,
     unit_modulus,
 )
-from diskoop.numerics.spectrum import Order, by_distance, by_modulus
+from diskoop.numerics.operator import widened
+from diskoop.numerics.spectrum import Order, Split, by_distance, by_modulus
 from diskoop.settings import Settings, SpectrumSettings
 
-# Where a step's random numbers come from: a shape, and a tensor whose type and device to take -> between 0 and 1.
-Uniform = Callable[[Sequence[int], Tensor], Tensor]
 Weighable = TypeVar("Weighable", Tensor, float)
 
 ORDERS = {"distance": by_distance, "modulus": by_modulus}
@@ -39,6 +38,29 @@ def dynamic_penalty(settings: SpectrumSettings) -> Penalty:
         "ball": partial(ball_around_one, delta=settings.delta),
     }
     return partial(choices[settings.dynamic_penalty], radius=settings.radius)
+
+
+class Draws(Protocol):
+    """Where a step's random numbers come from: of some shape, with the type and on the device of another tensor."""
+
+    def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        """Between 0 and 1."""
+
+    def normal(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        """Of mean 0 and variance 1."""
+
+
+class GeneratorDraws:
+    """Random numbers straight from a generator."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        return torch.rand(shape, generator=self.generator, device=like.device, dtype=like.dtype)
+
+    def normal(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=like.device, dtype=like.dtype)
 
 
 class Terms(NamedTuple):
@@ -66,34 +88,60 @@ class Objective(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> Terms:
         """`x` (batch, time, ...) in the model's units; `mask` (batch, time) or None; every draw is `generator`'s."""
-        uniform = partial(_uniform, generator)
-        z = self.latents(x, mask, uniform)
+        draws = GeneratorDraws(generator)
+        z = self.latents(x, mask, draws)
         operator = self.model.fit(z, mask)
         spectral = self.spectral(operator.matrix)
-        rec, pred_z, pred_x = self.errors(z, self.model.predict(z, operator), x, mask, uniform)
+        split = self.split(operator.matrix) if self.divides else None
+        root = split.noise_root(second_moment(z, mask)) if split is not None and self.dynamic_noise else None
+        rec, pred_z, pred_x = self.errors(z, self.model.predict(z, operator), x, mask, draws, root)
         cycle = torch.zeros_like(rec)
-        if self.settings.loss.cycle:
-            cycle = self.cycle(z, Factor.from_modes("static", spectral.spectrum, spectral.chosen), mask)
+        if split is not None and self.settings.loss.cycle:
+            cycle = self.cycle(z, Factor("static", split.projector), mask)
         stat, dyn = spectral.static.to(rec), spectral.dynamic.to(rec)
         total = self.weighed(rec, pred_z, pred_x, stat, dyn, cycle)
         gap, radius = spectral.spectrum.extent(spectral.chosen)
         return Terms(total, rec, pred_z, pred_x, stat, dyn, cycle, gap, radius, operator.rank.double().mean())
 
-    def latents(self, x: Tensor, mask: Tensor | None, uniform: Uniform) -> Tensor:
+    @property
+    def dynamic_noise(self) -> float:
+        """How much noise there is now inside the dynamic part."""
+        return self.settings.model.dynamic_noise if self.training else 0.0
+
+    @property
+    def divides(self) -> bool:
+        """Whether latents are divided into a static and a dynamic part, for which eigenvalues are not enough."""
+        return bool(self.settings.loss.cycle or self.dynamic_noise)
+
+    def latents(self, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
         """What the operator is fitted on and everything is decoded from, (batch, time, k)."""
-        z = self.model.encode(self._blurred(x, uniform), mask)
+        z = self.model.encode(self._blurred(x, draws), mask)
         amount = self.settings.model.noise
-        return z + amount * uniform(z.shape, z) if self.training and amount else z
+        return z + amount * draws.uniform(z.shape, z) if self.training and amount else z
 
     def errors(
-        self, z: Tensor, ahead: Tensor, x: Tensor, mask: Tensor | None, uniform: Uniform, together: bool = False
+        self,
+        z: Tensor,
+        ahead: Tensor,
+        x: Tensor,
+        mask: Tensor | None,
+        draws: Draws,
+        root: Tensor | None = None,
+        together: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Of what is decoded; of `ahead`, the operator's word on frames 2 to time, as latents and as frames.
+        """Squared errors of the reconstruction, of the prediction as latents and of the prediction as frames.
 
-        Decoded `together` it is the same in one pass, which takes more memory and no masks for video.
+        Args:
+            z: latents, (batch, time, k).
+            ahead: the operator's prediction of frames 2 to time, (batch, time - 1, k).
+            x: the frames themselves, (batch, time, ...).
+            mask: which of them exist, (batch, time).
+            draws: where noise and dropout come from.
+            root: `Split.noise_root` of the latents (k, k), where the dynamic part gets noise.
+            together: decode both in one pass, which takes more memory and no masks for video.
         """
         later = None if mask is None else mask[:, :-1] & mask[:, 1:]
-        dropped = self._dropped(z, uniform)
+        dropped = self._dropped(self._perturbed(z, root, draws), draws)
         if together and x.ndim == 5:
             targets = x, x[:, 1:]
             sums = self.model.square_sums([dropped, ahead], targets)
@@ -111,6 +159,10 @@ class Objective(nn.Module):
 
     def spectral(self, C: Tensor) -> SpectralTerms:
         return spectral_terms(C, self.settings.spectrum.static, *self.penalties, self.order)
+
+    def split(self, C: Tensor) -> Split:
+        """The static and the dynamic part of latents, a constant."""
+        return Split.of(C, self.settings.spectrum.static, self.order)
 
     @property
     def penalties(self) -> tuple[Penalty, Penalty]:
@@ -153,18 +205,25 @@ class Objective(nn.Module):
         """What a sum of squares over all of `x` is divided by to be the distance."""
         return x.numel() if self.settings.loss.reduction == "element" else x.shape[0] * x.shape[1]
 
-    def _blurred(self, x: Tensor, uniform: Uniform) -> Tensor:
+    def _perturbed(self, z: Tensor, root: Tensor | None, draws: Draws) -> Tensor:
+        """Latents with noise in the dynamic part; what shapes the noise is a constant."""
+        if root is None:
+            return z
+        with full_precision(z):
+            return z + self.dynamic_noise * (draws.normal(z.shape, z) @ root.detach().to(z))
+
+    def _blurred(self, x: Tensor, draws: Draws) -> Tensor:
         if not (self.training and self.settings.train.blur):
             return x
         low, high = 0.1, 3.0
-        return gaussian_blur(x, low + (high - low) * uniform((), x), (5, 9))
+        return gaussian_blur(x, low + (high - low) * draws.uniform((), x), (5, 9))
 
-    def _dropped(self, z: Tensor, uniform: Uniform) -> Tensor:
+    def _dropped(self, z: Tensor, draws: Draws) -> Tensor:
         share = self.settings.model.dropout
         if not (self.training and share):
             return z
         # Not nn.Dropout: it draws from the global state, and every draw here belongs to the step's own generator.
-        return z * (uniform(z.shape, z) >= share) / (1 - share)
+        return z * (draws.uniform(z.shape, z) >= share) / (1 - share)
 
 
 def gaussian_blur(x: Tensor, sigma: Tensor, taps: tuple[int, int]) -> Tensor:
@@ -195,5 +254,11 @@ def _bands(size: int, count: int, dtype: torch.dtype, device: torch.device) -> t
         return (-0.5 * offsets.square()).to(device, dtype), bands.to(device, dtype)
 
 
-def _uniform(generator: torch.Generator, shape: Sequence[int], like: Tensor) -> Tensor:
-    return torch.rand(shape, generator=generator, device=like.device, dtype=like.dtype)
+def second_moment(z: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean of z_t^T z_t over the frames of `z` (batch, time, k) that exist: (k, k) in float64, a constant."""
+    z = widened(z.detach())
+    if mask is None:
+        frames = z.flatten(0, 1)
+        return frames.mT @ frames / len(frames)
+    frames = torch.where(mask.to(z.device).unsqueeze(-1), z, 0.0).flatten(0, 1)  # padding may hold anything
+    return frames.mT @ frames / mask.sum()

@@ -1,0 +1,172 @@
+"""Whole trainings of several settings and seeds, scored alike: `python benchmarks/experiments.py FILE.yaml FOLDER`
+
+FILE.yaml names a preset, settings that all runs share, and what each run changes:
+
+    base: demo
+    settings: {train: {epochs: 12}}
+    runs:
+      as it is: {}
+      no cycle: {loss: {cycle: 0}}
+    seeds: [0, 1, 2]
+
+Every run is trained in a folder of its own inside FOLDER; a run that was cut short goes on, one that has ended is not
+trained again. Its factors are found without labels on training sequences and scored on the test split. Several runs
+share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at the end.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from diskoop.data import open_data
+from diskoop.evaluation.judges import judge_for
+from diskoop.evaluation.protocols import Plan, one_at_a_time
+from diskoop.run import Run, load
+from diskoop.settings import Settings, merged
+from diskoop.storage import write_text
+from diskoop.training.checkpoint import RunFolder
+from diskoop.training.loop import resume, train
+
+Row = dict[str, Any]
+SHOWN = {
+    "score": "multifactor/score",
+    "kept": "kept/score",
+    "single": "multifactor-single/score",
+    "kept single": "kept-single/score",
+}
+
+
+def folder_of(out: Path, name: str, seed: int) -> Path:
+    return out / f"{name.replace(' ', '-')}-{seed}"
+
+
+def settings_of(plan: dict[str, Any], name: str, seed: int, device: str) -> Settings:
+    changes = merged(plan.get("settings") or {}, plan["runs"][name] or {})
+    return Settings.load(plan["base"]).replaced(merged(changes, {"train": {"seed": seed, "device": device}}))
+
+
+def trained(settings: Settings, path: Path) -> None:
+    """A finished run in the folder `path`, whatever was there of it before."""
+    folder = RunFolder(path)
+    if folder.model.exists():
+        return
+    if folder.checkpoint.exists():
+        resume(path)
+    else:
+        train(settings, path)
+
+
+def scored(path: Path, device: str) -> Row:
+    """What became of the run in `path`: its cost, its losses, its factors and their scores."""
+    run = load(path, device, factors=False)
+    history = run.summary()["last_epoch"]
+    rows = [json.loads(line) for line in RunFolder(path).metrics.read_text().splitlines()]
+    everything = open_data(run.settings.data)
+    judge = judge_for(everything, run.settings.data, device)
+    began = time.perf_counter()
+    run = run.keep(run.find_factors())
+    found = time.perf_counter() - began
+    figures, notes = one_at_a_time(run, everything.part("train"), everything.part("test"), judge, Plan(repeats=1))
+    return {
+        "steps": history["step"],
+        "training seconds": sum(row["seconds"] for row in rows),
+        "discovery seconds": found,
+        "parameters": sum(weight.numel() for weight in run.model.parameters()),
+        "loss": history["train.total"],
+        "rec": history["train.rec"],
+        **{name: figures[key].mean for name, key in SHOWN.items() if key in figures},
+        "factors": [each.row() for each in run.require_found().factors],
+        "count": sum(each.kind != "remainder" for each in run.require_found().factors),
+        "fading": fading(run),
+        "figures": {name: summary.mean for name, summary in figures.items()},
+        "notes": notes,
+    }
+
+
+def fading(run: Run) -> list[float]:
+    """The mean square of the dynamic part in each frame, of what all latents have in the first."""
+    parts = run.decompose(run.data("test").select(np.arange(256)))
+    whole = parts.z.square().sum(-1).mean(0)[0]
+    return [round(float(share), 4) for share in parts.dynamic.square().sum(-1).mean(0) / whole]
+
+
+def one(plan: dict[str, Any], name: str, seed: int, out: Path, device: str) -> None:
+    """Train and score one run; its row is written beside its folder."""
+    path = folder_of(out, name, seed)
+    trained(settings_of(plan, name, seed, device), path)
+    write_text(path.with_suffix(".json"), json.dumps({"run": name, "seed": seed} | scored(path, device)))
+
+
+def line(row: Row) -> str:
+    shares = ", ".join(f"{key} {row[key]:.3f}" for key in SHOWN if key in row)
+    pace = 1000 * row["training seconds"] / row["steps"]
+    return (
+        f"{row['run']}, seed {row['seed']}: {shares}, {row['count']} factors, loss {row['loss']:.4f}, "
+        f"{row['steps']} steps in {row['training seconds']:.0f} s ({pace:.2f} ms), "
+        f"discovery {row['discovery seconds']:.0f} s"
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown: for every run the mean and the worst of each score, and how many factors each seed has."""
+    lines = ["| run | " + " | ".join(SHOWN) + " | factors | seconds |", "|" + "---|" * (len(SHOWN) + 3)]
+    for name in dict.fromkeys(row["run"] for row in rows):
+        mine = [row for row in rows if row["run"] == name]
+        cells = [[row[key] for row in mine if key in row] for key in SHOWN]
+        figures = [f"{np.mean(cell):.3f} ({min(cell):.3f})" if cell else "" for cell in cells]
+        counts = " ".join(str(row["count"]) for row in mine)
+        seconds = f"{np.mean([row['training seconds'] for row in mine]):.0f}"
+        lines.append(f"| {name} | {' | '.join(figures)} | {counts} | {seconds} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="auto", help="cpu or cuda")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--one", nargs=2, metavar=("RUN", "SEED"), help="this run only, in this process")
+    choice = parser.parse_args()
+    plan = yaml.safe_load(choice.file.read_text())
+    choice.folder.mkdir(parents=True, exist_ok=True)
+    if choice.device == "auto":
+        import torch
+
+        choice.device = "cuda" if torch.cuda.is_available() else "cpu"
+    if choice.one:
+        one(plan, choice.one[0], int(choice.one[1]), choice.folder, choice.device)
+        return
+    # Each in a process of its own, after what all need has been made once.
+    first = settings_of(plan, next(iter(plan["runs"])), 0, choice.device)
+    judge_for(open_data(first.data), first.data, choice.device)
+
+    def worked(pair: tuple[int, str]) -> Row | None:
+        seed, name = pair
+        path = folder_of(choice.folder, name, seed)
+        command = [sys.executable, __file__, str(choice.file), str(choice.folder), "--device", choice.device]
+        with path.with_suffix(".log").open("ab") as log:
+            ended = subprocess.run([*command, "--one", name, str(seed)], stdout=log, stderr=log, check=False)
+        if ended.returncode:
+            print(f"{name}, seed {seed}: failed, see {path.with_suffix('.log')}", flush=True)
+            return None
+        row: Row = json.loads(path.with_suffix(".json").read_text())
+        print(line(row), flush=True)
+        return row
+
+    pairs = [(seed, name) for seed in plan.get("seeds") or [0] for name in plan["runs"]]
+    with ThreadPoolExecutor(choice.jobs) as pool:
+        rows = [row for row in pool.map(worked, pairs) if row is not None]
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
