@@ -1,5 +1,6 @@
 """the smallest parts a factor can be made of: independent static components, blocks of dynamic modes"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, mean_over_frames
+from diskoop.analysis.effects import effects
 from diskoop.errors import InputError
 from diskoop.numerics.components import (
     Components,
@@ -17,13 +19,17 @@ from diskoop.numerics.components import (
     group,
     independent_components,
     principal_directions,
+    widest_gap,
 )
 
 Array = NDArray[Any]
 
-# A static direction is used if the first half of a sequence agrees with the second about it, and if sequences differ
-# along it (against the one of those where they differ most).
-LEAST_VARIANCE, LEAST_AGREEMENT = 0.05, 0.3
+# A static direction is used if the first half of a sequence agrees with the second about it, and if it tells something:
+# if the decoded frames change when it comes from another sequence. Directions that tell something are parted from those
+# that do not at the widest gap in this range (of what all latents change), on a logarithmic scale.
+LEAST_AGREEMENT = 0.3
+VISIBLE = (0.0005, 0.005)
+TRIED = 64  # sequences on which each direction is tried
 TIED = 0.25  # dynamic modes that depend on each other this much are one motion; separate motions are nearer to 0
 WEAK = 0.05  # a dynamic mode with a smaller share of the motion does not stand for itself
 FRAMES = 32  # of a sequence are enough to tell its motion by
@@ -70,7 +76,11 @@ class Atoms:
     @property
     def rest(self) -> Tensor:
         """(k, k): the projector on the static directions that nothing uses."""
-        return self.static - sum(self.projectors[: self.still], start=torch.zeros_like(self.static))
+        return self.static - self.joined(range(self.still))
+
+    def joined(self, members: Iterable[int]) -> Tensor:
+        """(k, k): the projector on some of the atoms together."""
+        return sum((self.projectors[member] for member in members), start=torch.zeros_like(self.static))
 
     @property
     def sizes(self) -> list[int]:
@@ -85,7 +95,7 @@ def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
     """The atoms of a decomposition, from the sequences in it; no labels are looked at."""
     static = parts.factors["static"].projector.cpu().double()
     codes = parts.code("static").cpu().numpy()
-    directions = _used_directions(parts, codes)
+    directions = _used_directions(parts, codes, seed)
     needed = SEQUENCES_A_DIRECTION * max(len(directions), 1)
     if len(parts) < needed:
         raise InputError(
@@ -99,16 +109,24 @@ def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
     return atoms
 
 
-def _used_directions(parts: Decomposition, codes: Array) -> Array:
+def _used_directions(parts: Decomposition, codes: Array, seed: int) -> Array:
+    """(d, k) orthonormal: principal directions of `codes` (n, k) that last through a sequence and that can be seen."""
     directions, variances = principal_directions(codes)
     halves = [half.cpu().numpy() @ directions.T for half in _halves(parts)]
     deviations = [(half - half.mean(0)) / np.maximum(half.std(0), 1e-12) for half in halves]
     agreement = (deviations[0] * deviations[1]).mean(0)
     scale = float(np.square(codes).sum(1).mean())
-    steady = (agreement > LEAST_AGREEMENT) & (variances > 1e-12 * scale)
-    used = steady & (variances > LEAST_VARIANCE * variances[steady].max(initial=0))
-    chosen: Array = directions[used]
-    return chosen
+    steady: Array = directions[(agreement > LEAST_AGREEMENT) & (variances > 1e-12 * scale)]
+    static = parts.factors["static"].projector.cpu().double()
+    along = [static @ torch.from_numpy(np.outer(direction, direction)) for direction in steady]
+    seen = np.array(effects(parts, along, seed, TRIED))
+    return steady[seen >= visible_from(seen)]
+
+
+def visible_from(effects: Array) -> float:
+    """The effect from which on a part counts as seen, chosen at the widest gap between `effects` inside VISIBLE."""
+    low, high = np.log(VISIBLE)
+    return float(np.exp(widest_gap(np.log(np.maximum(effects, 1e-300)).tolist(), (low, high))))
 
 
 def _halves(parts: Decomposition) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.atoms import Atoms, find_atoms
+from diskoop.analysis.atoms import Atoms, find_atoms, visible_from
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.editing import PARTS
+from diskoop.analysis.effects import effects
 from diskoop.errors import InputError, suggest
 from diskoop.numerics.components import CUT, group
-from diskoop.numerics.factors import Factor, swap
+from diskoop.numerics.factors import Factor
 
 Array = NDArray[Any]
 # Chunks (some, time, ...) of n sequences, as `Decomposition.decoded` has them, and n lengths -> label -> (n,) codes.
@@ -30,7 +31,6 @@ Kind = Literal["factor", "motion", "remainder"]
 
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
 MOST_UNITS = 16  # 65,535 sets
-TRIED = 128  # sequences on which a factor's strength is tried
 UNSETTLED = 0.05  # strength of what is left over that is worth a word
 RARE = 2.5  # excess kurtosis: a component that is the same in nearly all sequences has more
 STABLE = 0.6  # what is found again less than this should not be relied on
@@ -172,7 +172,7 @@ class LabelFree:
         others = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
         fits = [atoms, *(atoms.turned(self.seed + start) for start in range(1, self.starts))]
         best = max((self._grouped(fit, others) for fit in fits), key=lambda fit: fit.steadiness)
-        groups = best.groups if self.count is not None else _without_strays(best)
+        groups = best.groups if self.count is not None else _visible(parts, best.atoms, _without_strays(best), self.seed)
         stability = [_stability(best.atoms, members, others) for members in groups]
         return _assembled(parts, best.atoms, groups, stability, "label-free", self.seed)
 
@@ -225,6 +225,13 @@ def _without_strays(grouped: _Grouped) -> list[list[int]]:
         if nearest is not None and ties[nearest] >= CUT[0]:
             groups = [*others[:nearest], *others[nearest + 1 :], sorted(others[nearest] + members)]
     return sorted(groups)
+
+
+def _visible(parts: Decomposition, atoms: Atoms, groups: list[list[int]], seed: int) -> list[list[int]]:
+    """The groups whose swap changes something in the frames; the strongest is kept whatever it does."""
+    seen = np.array(effects(parts, [atoms.joined(members) for members in groups], seed))
+    least = min(visible_from(seen), seen.max(initial=0))
+    return [members for members, effect in zip(groups, seen, strict=True) if effect >= least]
 
 
 def _stability(atoms: Atoms, members: list[int], others: Sequence[_Grouped]) -> float | None:
@@ -351,7 +358,7 @@ class ModeSearch:
         for name in _known_labels(parts, self.labels):
             modes = tried.best(name, self.criterion)
             factor = Factor(name, parts.factor(modes).projector.cpu())
-            factors.append(FoundFactor(factor, len(modes), _strengths(parts, [factor.projector], self.seed)[0]))
+            factors.append(FoundFactor(factor, len(modes), effects(parts, [factor.projector], self.seed)[0]))
         return Found(tuple(factors), f"searched {len(tried.candidates)} sets of modes", _source(parts))
 
     def tried(self, parts: Decomposition) -> "Tried":
@@ -428,9 +435,10 @@ def _assembled(
     seed: int,
     names: Sequence[str] = (),
 ) -> Found:
-    """Factors out of groups of atoms: the strongest first, named where `names` has no name, and `rest` at the end."""
-    projectors = [sum((atoms.projectors[i] for i in members), start=torch.zeros_like(atoms.rest)) for members in groups]
-    strengths = _strengths(parts, [*projectors, atoms.rest], seed)
+    """Factors out of groups of atoms: the strongest first, named where `names` has no name, at the end what is left."""
+    projectors = [atoms.joined(members) for members in groups]
+    rest = atoms.rest + atoms.joined(set(range(len(atoms))) - {member for members in groups for member in members})
+    strengths = effects(parts, [*projectors, rest], seed)
     named = len(names)
     order = [*range(named), *sorted(range(named, len(groups)), key=lambda g: -strengths[g])]
     moving = [any(i >= atoms.still for i in members) for members in groups]
@@ -449,9 +457,9 @@ def _assembled(
         factor = Factor(titles[place], projectors[g])
         kind: Kind = "motion" if moving[g] else "factor"
         factors.append(FoundFactor(factor, rank, strengths[g], stability[g], kind, nearest))
-    unused = round(float(torch.trace(atoms.rest)))
+    unused = round(float(torch.trace(rest)))
     if unused:
-        left_over = Factor(_free("rest", titles), atoms.rest)
+        left_over = Factor(_free("rest", titles), rest)
         factors.append(FoundFactor(left_over, unused, strengths[-1], kind="remainder"))
     rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
     notes = list(_warnings(factors, rare))
@@ -525,25 +533,3 @@ def _warnings(factors: Sequence[FoundFactor], rare: Sequence[str]) -> Iterator[s
                 )
         if each.stability is not None and each.stability < STABLE:
             yield f"{each.name} is unstable ({each.stability:.2f}): resampled sequences give other factors"
-
-
-@torch.no_grad()
-def _strengths(parts: Decomposition, projectors: Sequence[Tensor], seed: int) -> list[float]:
-    """How much the frames change when each part is taken from another sequence, of what they change with all of it."""
-    random = np.random.Generator(np.random.PCG64(seed))
-    # Shuffled: neighbours in a set are often alike, and a donor that is alike changes nothing.
-    some = parts.select(random.permutation(len(parts))[:TRIED])
-    donor = some.z.roll(1, 0)
-    mask = None if some.mask is None else some.mask & some.mask.roll(1, 0)
-    before = _decoded(some, some.z)
-
-    def changed(z: Tensor) -> float:
-        squares = (_decoded(some, z) - before).square().flatten(2).mean(-1)
-        return float((squares if mask is None else squares[mask]).mean())
-
-    whole = max(changed(donor), 1e-300)
-    return [changed(swap(some.z, donor, Factor("", projector))) / whole for projector in projectors]
-
-
-def _decoded(parts: Decomposition, z: Tensor) -> Tensor:
-    return torch.cat(list(replace(parts, z=z).outputs()))

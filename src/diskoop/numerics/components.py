@@ -115,12 +115,12 @@ def group(
         history.append(groups)
         heights.append(float(alike[later, earlier]))
     joins = (
-        len(similarity) - count if count is not None else sum(height >= _widest_gap(heights, cut) for height in heights)
+        len(similarity) - count if count is not None else sum(height >= widest_gap(heights, cut) for height in heights)
     )
     return sorted(history[joins])
 
 
-def _widest_gap(heights: Sequence[float], cut: tuple[float, float]) -> float:
+def widest_gap(heights: Sequence[float], cut: tuple[float, float]) -> float:
     """The middle of the widest gap between `heights` inside `cut`."""
     low, high = cut
     marks = sorted({low, high, *(height for height in heights if low < height < high)})
