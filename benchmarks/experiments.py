@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 
+from diskoop.analysis.forecasting import fit_dmd
 from diskoop.data import open_data
-from diskoop.evaluation.judges import judge_for
+from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.protocols import Plan, one_at_a_time
 from diskoop.run import Run, load
 from diskoop.settings import Settings, merged
@@ -86,9 +88,28 @@ def scored(path: Path, device: str) -> Row:
         "factors": [each.row() for each in run.require_found().factors],
         "count": sum(each.kind != "remainder" for each in run.require_found().factors),
         "fading": fading(run),
+        "beyond": beyond(run, judge) if "walk" in " ".join(everything.values.get("action", ())) else {},
         "figures": {name: summary.mean for name, summary in figures.items()},
         "notes": notes,
     }
+
+
+def beyond(run: Run, judge: Judge) -> Row:
+    """How walking clips of the validation split go on for as many frames as they have: a walk begins again.
+
+    Mean squared errors of forecasts, of holding the last frame and of DMD, and the share in which the action is seen.
+    """
+    everything = open_data(run.settings.data)
+    clips = everything.part("val")
+    walks = [code for code, word in enumerate(clips.values["action"]) if word.startswith("walk")]
+    clips = clips.select(np.flatnonzero(np.isin(clips.labels["action"], walks))[:256])
+    truth, frames = clips.x / 255, clips.shape[1]
+    ahead = run.decompose(clips).forecast(frames).decode()[:, frames:]
+    dmd = fit_dmd(everything.part("train"), run.settings.model.k, torch.Generator().manual_seed(0))
+    guesses = {"forecast": ahead, "holding": clips.x[:, -1:], "DMD": dmd.forecast(clips.x, frames)}
+    errors = {name: float(np.square(guess / 255 - truth).mean()) for name, guess in guesses.items()}
+    seen = judge.predict(torch.from_numpy(ahead), np.full(len(clips), frames))
+    return errors | {label: float((seen[label] == clips.labels[label]).mean()) for label in seen}
 
 
 def fading(run: Run) -> list[float]:
@@ -112,6 +133,7 @@ def line(row: Row) -> str:
         f"{row['run']}, seed {row['seed']}: {shares}, {row['count']} factors, loss {row['loss']:.4f}, "
         f"{row['steps']} steps in {row['training seconds']:.0f} s ({pace:.2f} ms), "
         f"discovery {row['discovery seconds']:.0f} s"
+        + "".join(f", {name} {value:.4f}" for name, value in row["beyond"].items())
     )
 
 
@@ -139,8 +161,6 @@ def main() -> None:
     plan = yaml.safe_load(choice.file.read_text())
     choice.folder.mkdir(parents=True, exist_ok=True)
     if choice.device == "auto":
-        import torch
-
         choice.device = "cuda" if torch.cuda.is_available() else "cpu"
     if choice.one:
         one(plan, choice.one[0], int(choice.one[1]), choice.folder, choice.device)

@@ -75,10 +75,10 @@ class ModelSettings(Record):
 class SpectrumSettings(Record):
     static: Whole = 8  # k_s: how many eigenvalues stand for what stays
     radius: Weight = 0.5  # epsilon: where the other eigenvalues should stay
-    delta: Positive = 0.3  # dynamic_penalty=ball keeps them this far from 1
+    delta: Positive = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
     order: Literal["distance", "modulus"] = "distance"
     static_penalty: Literal["distance", "modulus"] = "distance"
-    dynamic_penalty: Literal["modulus", "hinge", "real", "ball"] = "modulus"
+    dynamic_penalty: Literal["modulus", "hinge", "real", "ball", "circle"] = "modulus"
 
 
 class LossSettings(Record):

@@ -12,6 +12,7 @@ from diskoop.numerics import (
     ball_around_one,
     by_distance,
     by_modulus,
+    circle_away_from_one,
     distance_to_one,
     hinge_beyond,
     modulus_beyond,
@@ -32,6 +33,7 @@ PENALTIES: dict[str, tuple[Penalty, list[float]]] = {
     "hinge": (partial(hinge_beyond, radius=0.6), [0.4, 0.4, 0, 0.1, 0, 0.6, 0]),
     "real": (partial(real_beyond, radius=0.6), [1, 0.8, 0, 0, 0, 1.2, 0]),
     "ball": (partial(ball_around_one, radius=1.1, delta=0.3), [0.3, 0, 0, 0, 0, 0.1 + 0.1, 0]),
+    "circle": (partial(circle_away_from_one, radius=1.0, delta=0.3), [0.3, 0, 0.7, 0.3, 0.5, 0.2 + 0.1, 1]),
     "radius 0": (partial(modulus_beyond, radius=0.0), [1, 1, 0.3, 0.7, 0.5, 1.2, 0]),
 }
 
@@ -72,7 +74,7 @@ def test_all_or_nothing_static(static: int, expected: float, generator: torch.Ge
 
 
 @pytest.mark.parametrize("order", [by_distance, by_modulus])
-@pytest.mark.parametrize("dynamic", ["modulus", "hinge", "real", "ball", "radius 0"])
+@pytest.mark.parametrize("dynamic", ["modulus", "hinge", "real", "ball", "circle", "radius 0"])
 @pytest.mark.parametrize("static", ["distance", "unit modulus"])
 def test_gradient_equals_autograd_and_finite_differences(
     static: str, dynamic: str, order: Order, generator: torch.Generator

@@ -172,7 +172,9 @@ class LabelFree:
         others = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
         fits = [atoms, *(atoms.turned(self.seed + start) for start in range(1, self.starts))]
         best = max((self._grouped(fit, others) for fit in fits), key=lambda fit: fit.steadiness)
-        groups = best.groups if self.count is not None else _visible(parts, best.atoms, _without_strays(best), self.seed)
+        groups = (
+            best.groups if self.count is not None else _visible(parts, best.atoms, _without_strays(best), self.seed)
+        )
         stability = [_stability(best.atoms, members, others) for members in groups]
         return _assembled(parts, best.atoms, groups, stability, "label-free", self.seed)
 

@@ -4,6 +4,7 @@ from diskoop.numerics.components import Components, dependence, group, independe
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.losses import (
     ball_around_one,
+    circle_away_from_one,
     distance_to_one,
     hinge_beyond,
     modulus_beyond,
@@ -25,6 +26,7 @@ __all__ = [
     "ball_around_one",
     "by_distance",
     "by_modulus",
+    "circle_away_from_one",
     "dependence",
     "distance_to_one",
     "fit_operator",

@@ -55,6 +55,17 @@ def ball_around_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[T
     return value + inside.clamp_min(0), slope - torch.where(inside > 0, torch.sgn(away), 0.0)
 
 
+def circle_away_from_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[Tensor, Tensor]:
+    """||lambda| - radius| and max(delta - |lambda - 1|, 0): motion that turns, and does not fade either.
+
+    radius = 1 keeps it for ever.
+    """
+    off = eigenvalues.abs() - radius
+    value, slope = ball_around_one(eigenvalues, radius, delta)
+    inner = off < 0
+    return value + torch.where(inner, -off, 0.0), slope - torch.where(inner, torch.sgn(eigenvalues), 0.0)
+
+
 class SpectralTerms(NamedTuple):
     static: Tensor  # scalar, differentiable in C
     dynamic: Tensor  # scalar, differentiable in C

@@ -13,6 +13,7 @@ from diskoop.numerics.losses import (
     Penalty,
     SpectralTerms,
     ball_around_one,
+    circle_away_from_one,
     distance_to_one,
     hinge_beyond,
     modulus_beyond,
@@ -36,6 +37,7 @@ def dynamic_penalty(settings: SpectrumSettings) -> Penalty:
         "hinge": hinge_beyond,
         "real": real_beyond,
         "ball": partial(ball_around_one, delta=settings.delta),
+        "circle": partial(circle_away_from_one, delta=settings.delta),
     }
     return partial(choices[settings.dynamic_penalty], radius=settings.radius)
 
