@@ -8,10 +8,11 @@ FILE.yaml names a preset, settings that all runs share, and what each run change
       as it is: {}
       no cycle: {loss: {cycle: 0}}
     seeds: [0, 1, 2]
+    split: val
 
 Every run is trained in a folder of its own inside FOLDER; a run that was cut short goes on, one that has ended is not
-trained again. Its factors are found without labels on training sequences and scored on the test split. Several runs
-share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at the end.
+trained again. Its factors are found without labels on training sequences and scored on the test split, or on the one
+named: settings are chosen by `val`. Several runs share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at the end.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import yaml
 
 from diskoop.analysis.forecasting import fit_dmd
 from diskoop.data import open_data
+from diskoop.data.sequences import Split
 from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.protocols import Plan, one_at_a_time
 from diskoop.run import Run, load
@@ -66,7 +68,7 @@ def trained(settings: Settings, path: Path) -> None:
         train(settings, path)
 
 
-def scored(path: Path, device: str) -> Row:
+def scored(path: Path, device: str, split: Split) -> Row:
     """What became of the run in `path`: its cost, its losses, its factors and their scores."""
     run = load(path, device, factors=False)
     history = run.summary()["last_epoch"]
@@ -76,7 +78,7 @@ def scored(path: Path, device: str) -> Row:
     began = time.perf_counter()
     run = run.keep(run.find_factors())
     found = time.perf_counter() - began
-    figures, notes = one_at_a_time(run, everything.part("train"), everything.part("test"), judge, Plan(repeats=1))
+    figures, notes = one_at_a_time(run, everything.part("train"), everything.part(split), judge, Plan(repeats=1))
     return {
         "steps": history["step"],
         "training seconds": sum(row["seconds"] for row in rows),
@@ -123,7 +125,10 @@ def one(plan: dict[str, Any], name: str, seed: int, out: Path, device: str) -> N
     """Train and score one run; its row is written beside its folder."""
     path = folder_of(out, name, seed)
     trained(settings_of(plan, name, seed, device), path)
-    write_text(path.with_suffix(".json"), json.dumps({"run": name, "seed": seed} | scored(path, device)))
+    write_text(
+        path.with_suffix(".json"),
+        json.dumps({"run": name, "seed": seed} | scored(path, device, plan.get("split") or "test")),
+    )
 
 
 def line(row: Row) -> str:

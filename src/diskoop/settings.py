@@ -103,7 +103,7 @@ class TrainSettings(Record):
     # auto: bf16 on CUDA that computes in it, else 32
     precision: Annotated[Literal["auto", "32", "bf16", "64"], BeforeValidator(_word)] = "auto"
     seed: Annotated[int, Number, Field(ge=0, lt=2**31)] = 0
-    save_every: Count = 500  # steps between checkpoints inside an epoch; each epoch's end is one too
+    save_every: Count = 500  # steps between checkpoints inside an epoch, and at its end; none that would cost over 1%
     tensorboard: bool = False
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}  # as Fabric calls them
+SAVING_SHARE = 0.01  # of the time may go into checkpoints: on a GPU an epoch may take less than ten of them
 NUMBERS = {"bf16": "bf16", "64": "float64"}  # worth telling
 
 
@@ -111,6 +112,7 @@ class Training:
         self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
         self.step = self._stepper()
         self.noted = 0
+        self.saved_at, self.saving = -math.inf, 0.0  # when a checkpoint was last written, and how long that took
         self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
         self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
         self.total = self.per_epoch * settings.train.epochs
@@ -128,7 +130,15 @@ class Training:
         return feeder(self.train_set, next(self.model.parameters()))
 
     def save(self, folder: RunFolder | None = None) -> None:
+        began = time.perf_counter()
         save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.origin)
+        self.saved_at = time.perf_counter()
+        self.saving = self.saved_at - began
+
+    @property
+    def save_is_due(self) -> bool:
+        """At the end, and before it as often as saving takes no more than a small share of the time."""
+        return self.state.step == self.total or time.perf_counter() - self.saved_at >= self.saving / SAVING_SHARE
 
     def restore(self) -> None:
         self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.origin)
@@ -200,7 +210,7 @@ class Training:
                 raise self._interrupted()
             state.waited += ready.waited
             self._note(self._take(ready), bar)
-            if state.step % options.save_every == 0 and state.step % self.per_epoch:
+            if state.step % options.save_every == 0 and state.step % self.per_epoch and self.save_is_due:
                 pause()
                 self.save()
         pause()
@@ -211,7 +221,8 @@ class Training:
         row["seconds"], row["waited"] = time.perf_counter() - began, state.waited
         state.history.append(row)
         state.sums, state.seconds, state.waited = {}, 0.0, 0.0
-        self.save()
+        if self.save_is_due:
+            self.save()
         self.board(row)
         bar.epoch(row)
 
