@@ -12,7 +12,8 @@ FILE.yaml names a preset, settings that all runs share, and what each run change
 
 Every run is trained in a folder of its own inside FOLDER; a run that was cut short goes on, one that has ended is not
 trained again. Its factors are found without labels on training sequences and scored on the test split, or on the one
-named: settings are chosen by `val`. Several runs share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at the end.
+named: settings are chosen by `val`. Several runs share a device with `--jobs`. A line is printed as each ends, a table
+of means and worst cases at the end.
 """
 
 import argparse
@@ -46,6 +47,11 @@ SHOWN = {
     "single": "multifactor-single/score",
     "kept single": "kept-single/score",
 }
+
+
+def beside(path: Path, ending: str) -> Path:
+    """A file beside the run's folder, of the same name; names may hold dots."""
+    return path.parent / f"{path.name}.{ending}"
 
 
 def folder_of(out: Path, name: str, seed: int) -> Path:
@@ -126,7 +132,7 @@ def one(plan: dict[str, Any], name: str, seed: int, out: Path, device: str) -> N
     path = folder_of(out, name, seed)
     trained(settings_of(plan, name, seed, device), path)
     write_text(
-        path.with_suffix(".json"),
+        beside(path, "json"),
         json.dumps({"run": name, "seed": seed} | scored(path, device, plan.get("split") or "test")),
     )
 
@@ -178,12 +184,12 @@ def main() -> None:
         seed, name = pair
         path = folder_of(choice.folder, name, seed)
         command = [sys.executable, __file__, str(choice.file), str(choice.folder), "--device", choice.device]
-        with path.with_suffix(".log").open("ab") as log:
+        with beside(path, "log").open("ab") as log:
             ended = subprocess.run([*command, "--one", name, str(seed)], stdout=log, stderr=log, check=False)
         if ended.returncode:
-            print(f"{name}, seed {seed}: failed, see {path.with_suffix('.log')}", flush=True)
+            print(f"{name}, seed {seed}: failed, see {beside(path, 'log')}", flush=True)
             return None
-        row: Row = json.loads(path.with_suffix(".json").read_text())
+        row: Row = json.loads(beside(path, "json").read_text())
         print(line(row), flush=True)
         return row
 

@@ -133,3 +133,14 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
 def test_keys_are_complete() -> None:
     assert {"data.name", "model.k", "spectrum.radius", "loss.rec", "train.seed"} <= set(keys())
     assert len(keys()) == sum(len(type(record).model_fields) for _, record in Settings())
+
+
+@pytest.mark.parametrize(("k", "static"), [(40, 18), (20, 9), (None, 18)])
+def test_an_automatic_count_is_a_share_of_the_eigenvalues_and_is_written_down(k: int | None, static: int) -> None:
+    model = {"dynamic_noise": 0.5} | ({} if k is None else {"k": k})
+    chosen = Settings.of({"spectrum": {"static": "auto"}, "model": model})
+    assert chosen.spectrum.static == static
+    assert "static: auto" not in chosen.to_yaml()
+    assert Settings().replaced(parse_overrides(["spectrum.static=auto", "model.k=20"])).spectrum.static == 9
+    with pytest.raises(InputError, match=r"model\.k should be a valid integer"):
+        Settings.of({"spectrum": {"static": "auto"}, "model": {"k": "many"}})

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from diskoop.errors import InputError, suggest
 from diskoop.storage import write_text
 
+STATIC_SHARE = 0.45  # of the eigenvalues stand for what stays where nobody says how many: see docs/experiments.md
 FRAME_SIZES = (32, 64, 128)  # pixels across that the networks for video are made for
 
 
@@ -73,7 +74,7 @@ class ModelSettings(Record):
 
 
 class SpectrumSettings(Record):
-    static: Whole = 8  # k_s: how many eigenvalues stand for what stays
+    static: Whole = 8  # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
     radius: Weight = 0.5  # epsilon: where the other eigenvalues should stay
     delta: Positive = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
     order: Literal["distance", "modulus"] = "distance"
@@ -145,7 +146,7 @@ class Settings(Record):
     def of(cls, values: dict[str, Any]) -> "Settings":
         """Validated settings, or an InputError that names every key at fault."""
         try:
-            return cls.model_validate(values)
+            return cls.model_validate(_with_counts(values))
         except ValidationError as error:
             raise InputError("; ".join(_sentence(detail) for detail in error.errors())) from None
 
@@ -157,6 +158,14 @@ class Settings(Record):
 
     def save(self, path: str | Path) -> None:
         write_text(path, self.to_yaml())
+
+
+def _with_counts(values: dict[str, Any]) -> dict[str, Any]:
+    """`spectrum.static: auto` as a number, so that a run's settings say what it was."""
+    if (values.get("spectrum") or {}).get("static") != "auto":
+        return values
+    k = (values.get("model") or {}).get("k", ModelSettings().k)
+    return merged(values, {"spectrum": {"static": round(STATIC_SHARE * k) if type(k) is int else 0}})
 
 
 def presets() -> list[str]:

@@ -1,6 +1,7 @@
 """Training learns, stops, goes on, and ends the same to the bit."""
 
 import json
+import math
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -176,8 +177,28 @@ def test_a_polite_stop_waits_for_the_step_that_lags(tmp_path: Path) -> None:
     assert record["sums"]["total"] > sum(told) + 1.5 * min(told)
 
 
+@pytest.mark.parametrize(("share", "written"), [(math.inf, 11), (1e-9, 2)])
+def test_checkpoints_take_a_small_share_of_the_time(
+    share: float, written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first step and after the last there is always one; ten steps in between if they are cheap enough."""
+    monkeypatch.setattr(loop, "SAVING_SHARE", share)
+    save, saved = loop.save_checkpoint, []
+
+    def counting(*arguments: Any) -> None:
+        saved.append(1)
+        save(*arguments)
+
+    monkeypatch.setattr(loop, "save_checkpoint", counting)
+    loop.train(SMALL.replaced({"train": {"save_every": 1, "epochs": 1}}), tmp_path / "run", reporter=Quiet())
+    assert len(saved) == written
+
+
 @pytest.mark.usefixtures("lagging")
-def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(tmp_path: Path) -> None:
+def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "SAVING_SHARE", math.inf)  # whatever it takes
     training = loop.Training(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
     fast = training.step
     assert isinstance(fast, FastStep)
@@ -257,6 +278,7 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An infinite gradient at step 4: the message says so, and the checkpoint of step 3 is what it was."""
+    monkeypatch.setattr(loop, "SAVING_SHARE", math.inf)  # whatever it takes
     forward = Objective.forward
     steps: list[int] = []
 

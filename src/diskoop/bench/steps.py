@@ -65,9 +65,7 @@ SPRITES = _sprites()
 CASES = {
     "Sprites": SPRITES,
     "Sprites, cycle": SPRITES._replace(settings=SPRITES.settings.replaced({"loss": {"cycle": 1.0}})),
-    "Sprites, cycle and dynamic noise": SPRITES._replace(
-        settings=SPRITES.settings.replaced({"loss": {"cycle": 1.0}, "model": {"dynamic_noise": 0.5}})
-    ),
+    "Sprites, best": SPRITES._replace(settings=Settings.load("best-sprites"), training=None),
     "speech": Case(Settings.load("paper-timit"), (201,), 450),
 }
 AXES: dict[str, Sequence[int]] = {
