@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}  # as Fabric calls them
 SAVING_SHARE = 0.01  # of the time may go into checkpoints: on a GPU an epoch may take less than ten of them
+VALIDATED = 4  # training batches in one of validation
 NUMBERS = {"bf16": "bf16", "64": "float64"}  # worth telling
 
 
@@ -170,7 +171,8 @@ class Training:
         """Time and memory for the steps that are left, and the validation between them."""
         steps = self.total - self.state.step
         # A forward pass alone is about a third of a step.
-        validations = len(self._validation_batches()) * steps / self.per_epoch / 3
+        validated = 0 if self.val_set is None else len(self.val_set)
+        validations = validated / self.batch * steps / self.per_epoch / 3
         weight = next(self.model.parameters())
         some = self.train_set.fetch(np.arange(self.batch), weight.dtype)
         self.network.train()
@@ -271,12 +273,15 @@ class Training:
         return {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
 
     def _validation_batches(self) -> list[NDArray[np.int64]]:
-        """Mixed, though always alike: neighbours in a set are often of one kind, and excite few static modes."""
+        """Validation batches in a fixed shuffled order: neighbours in a set are alike and excite few static modes.
+
+        They are larger than those of training, for a GPU takes hardly longer for a large one.
+        """
         if self.val_set is None:
             return []
         count = len(self.val_set)
         order = np.random.Generator(np.random.PCG64(0)).permutation(count)
-        return np.array_split(order, math.ceil(count / self.settings.train.batch))
+        return np.array_split(order, math.ceil(count / (VALIDATED * self.settings.train.batch)))
 
     def _generator(self, step: int) -> torch.Generator:
         """The source of all that is random in one step: a function of seed and step, so resuming needs no memory."""
