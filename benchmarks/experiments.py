@@ -10,14 +10,15 @@ FILE.yaml names a preset, settings that all runs share, and what each run change
     seeds: [0, 1, 2]
     split: val
 
-Every run is trained in a folder of its own inside FOLDER; a run that was cut short goes on, one that has ended is not
-trained again. Its factors are found without labels on training sequences and scored on the test split, or on the one
-named: settings are chosen by `val`. Several runs share a device with `--jobs`. A line is printed as each ends, a table
-of means and worst cases at the end.
+Every run is trained in a folder of its own inside FOLDER; one that was cut short goes on, one that has ended is not
+trained again. Settings after FOLDER, such as data.path=sheets/, are for all of them. Factors are found without labels
+on training sequences and scored on the test split, or on the one named: settings are chosen by `val`. Several runs
+share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at the end.
 """
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -35,7 +36,7 @@ from diskoop.data.sequences import Split
 from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.protocols import Plan, one_at_a_time
 from diskoop.run import Run, load
-from diskoop.settings import Settings, merged
+from diskoop.settings import Settings, merged, parse_overrides
 from diskoop.storage import write_text
 from diskoop.training.checkpoint import RunFolder
 from diskoop.training.loop import resume, train
@@ -55,12 +56,18 @@ def beside(path: Path, ending: str) -> Path:
 
 
 def folder_of(out: Path, name: str, seed: int) -> Path:
-    return out / f"{name.replace(' ', '-')}-{seed}"
+    return out / f"{re.sub(r'[ ,]+', '-', name)}-{seed}"
 
 
 def settings_of(plan: dict[str, Any], name: str, seed: int, device: str) -> Settings:
     changes = merged(plan.get("settings") or {}, plan["runs"][name] or {})
     return Settings.load(plan["base"]).replaced(merged(changes, {"train": {"seed": seed, "device": device}}))
+
+
+def read_plan(file: Path, overrides: list[str]) -> dict[str, Any]:
+    """The plan in a YAML file, with settings such as data.path=sheets/ for all its runs laid over it."""
+    plan: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return plan | {"settings": merged(plan.get("settings") or {}, parse_overrides(overrides))}
 
 
 def trained(settings: Settings, path: Path) -> None:
@@ -165,11 +172,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("overrides", nargs="*", help="settings of all runs, such as data.path=sheets/")
     parser.add_argument("--device", default="auto", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--one", nargs=2, metavar=("RUN", "SEED"), help="this run only, in this process")
     choice = parser.parse_args()
-    plan = yaml.safe_load(choice.file.read_text())
+    plan = read_plan(choice.file, choice.overrides)
     choice.folder.mkdir(parents=True, exist_ok=True)
     if choice.device == "auto":
         choice.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -183,7 +191,8 @@ def main() -> None:
     def worked(pair: tuple[int, str]) -> Row | None:
         seed, name = pair
         path = folder_of(choice.folder, name, seed)
-        command = [sys.executable, __file__, str(choice.file), str(choice.folder), "--device", choice.device]
+        command = [sys.executable, __file__, str(choice.file), str(choice.folder), *choice.overrides]
+        command += ["--device", choice.device]
         with beside(path, "log").open("ab") as log:
             ended = subprocess.run([*command, "--one", name, str(seed)], stdout=log, stderr=log, check=False)
         if ended.returncode:

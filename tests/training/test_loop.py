@@ -23,7 +23,7 @@ from diskoop.numerics import Spectrum, fit_operator
 from diskoop.numerics.operator import SnapshotQR
 from diskoop.settings import Settings
 from diskoop.training import feeding, loop
-from diskoop.training.checkpoint import RunFolder, read_tensors
+from diskoop.training.checkpoint import RunFolder, read_tensors, save_checkpoint
 from diskoop.training.fast import FastStep
 from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import Objective, Terms
@@ -183,11 +183,11 @@ def test_checkpoints_take_a_small_share_of_the_time(
 ) -> None:
     """Before the first step and after the last there is always one; ten steps in between if they are cheap enough."""
     monkeypatch.setattr(loop, "SAVING_SHARE", share)
-    save, saved = loop.save_checkpoint, []
+    saved = []
 
     def counting(*arguments: Any) -> None:
         saved.append(1)
-        save(*arguments)
+        save_checkpoint(*arguments)
 
     monkeypatch.setattr(loop, "save_checkpoint", counting)
     loop.train(SMALL.replaced({"train": {"save_every": 1, "epochs": 1}}), tmp_path / "run", reporter=Quiet())
