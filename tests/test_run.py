@@ -137,7 +137,7 @@ def test_factors_are_kept_with_the_run_and_can_be_renamed(folder: Path, tmp_path
     assert again.found.names == ["my first", *found.names[1:]]
     parts = again.decompose(run.data("test").select([0, 2000]))
     whole = torch.stack([parts.factors[name].projector for name in again.found.names]).sum(0)
-    assert torch.allclose(whole, torch.eye(20, dtype=torch.float64), atol=1e-6)
+    assert torch.allclose(whole, torch.eye(run.settings.model.k, dtype=torch.float64), atol=1e-6)
     assert not torch.equal(parts.swap("my first", [1, 0]).z, parts.z)
     assert load(tmp_path / "run", factors=False).found is None
 

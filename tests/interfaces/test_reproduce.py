@@ -109,10 +109,11 @@ def test_the_stand_in_and_the_real_set_have_the_same_settings(tmp_path: Path) ->
 
 
 def test_quick_versions_change_their_preset_and_a_named_one_stays_as_it_is() -> None:
-    demo, ablated = Settings.load("demo"), settings_for(order("ablation"))
-    assert settings_for(order("sprites")).train.epochs > demo.train.epochs > ablated.train.epochs
-    assert (demo.loss.cycle, ablated.loss.cycle) == (1, 0)
+    quick, ablated = Settings.load("quick-sprites"), settings_for(order("ablation"))
+    assert settings_for(order("sprites")).train.epochs > quick.train.epochs > ablated.train.epochs
+    assert (quick.loss.cycle, ablated.loss.cycle) == (1, 0)
     named = settings_for(order("ablation", preset="demo"))
+    demo = Settings.load("demo")
     assert (named.train.epochs, named.loss) == (demo.train.epochs, demo.loss)
     assert settings_for(order("ablation", quick=False)).loss == Settings.load("paper-sprites").loss
 

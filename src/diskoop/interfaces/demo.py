@@ -31,7 +31,7 @@ def run_demo(path: Path) -> tuple[Run, list[Path]]:
 
 
 def draw_demo(run: Run, picture: Path) -> Path:
-    """Two pairs of test characters, each given the other's static part, then the other's dynamic part."""
+    """Two pairs of test characters: A with the looks of B, then with the motion of B, by factors that were found."""
     clips = load_data("puppets", "test", size=run.settings.data.size)
     names = clips.values["action"]
     random = np.random.Generator(np.random.PCG64(4))
@@ -39,13 +39,16 @@ def draw_demo(run: Run, picture: Path) -> Path:
     chosen = clips.select([random.choice(np.flatnonzero(clips.labels["action"] == names.index(a))) for a in actions])
     donors = [1, 0, 3, 2]
     parts = run.decompose(chosen)
-    static, dynamic = (parts.swap(what, donor=donors).decode() for what in ("static", "dynamic"))
+    edits = []
+    for kind, what in (("factor", "looks"), ("motion", "motion")):
+        found = [each.name for each in run.require_found().factors if each.kind == kind]
+        if found:
+            edits.append((f"A with the {what} of B: {', '.join(found)}", parts.swap(found, donor=donors).decode()))
     pairs = [
         [
             (f"A: {chosen.label_text(i)}", chosen.x[i]),
             (f"B: {chosen.label_text(donors[i])}", chosen.x[donors[i]]),
-            ("A with the static part of B: looks and facing change, the action stays", static[i]),
-            ("A with the dynamic part of B: looks and facing stay, the action changes", dynamic[i]),
+            *((caption, video[i]) for caption, video in edits),
         ]
         for i in (0, 2)
     ]

@@ -47,16 +47,16 @@ class Recipe:
 
 SETS = {
     "sprites": Recipe(
-        "Sprites", "puppets", "paper-sprites", "demo", SPRITES, "sprites", 1024, {"train": {"epochs": 8}}
+        "Sprites", "puppets", "paper-sprites", "quick-sprites", SPRITES, "sprites", 1024, {"train": {"epochs": 8}}
     ),
     "faces": Recipe("MUG faces", "faces", "paper-mug", "quick-faces", FACES, "mug", 512),
     "speech": Recipe("TIMIT speech", "voices", "paper-timit", "quick-speech", SPEECH, "timit", 1024),
-    # The paper's losses alone, and half the demo's time: four models are trained.
+    # The paper's losses alone, and half the time: four models are trained.
     "ablation": Recipe(
         "Ablation",
         "puppets",
         "paper-sprites",
-        "demo",
+        "quick-sprites",
         (),
         "sprites",
         512,
