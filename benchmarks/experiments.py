@@ -1,6 +1,6 @@
 """Whole trainings of several settings and seeds, scored alike: `python benchmarks/experiments.py FILE.yaml FOLDER`
 
-FILE.yaml names a preset, settings that all runs share, and what each run changes:
+FILE.yaml names a preset (or none), settings that all runs share, and what each run changes:
 
     base: demo
     settings: {train: {epochs: 12}}
@@ -12,8 +12,9 @@ FILE.yaml names a preset, settings that all runs share, and what each run change
 
 Every run is trained in a folder of its own inside FOLDER; one that was cut short goes on, one that has ended is not
 trained again. Settings after FOLDER, such as data.path=sheets/, are for all of them. Factors are found without labels
-on training sequences and scored on the test split, or on the one named: settings are chosen by `val`. Several runs
-share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at the end.
+on training sequences and scored on the test split, or on the one that the plan or `--split` names: settings are chosen
+by `val`. Several runs share a device with `--jobs`. A line is printed as each ends, a table of means and worst cases at
+the end.
 """
 
 import argparse
@@ -30,15 +31,16 @@ import numpy as np
 import torch
 import yaml
 
-from diskoop.analysis.forecasting import fit_dmd
+from diskoop.analysis.forecasting import fit_dmd, forecast_errors
 from diskoop.data import open_data
-from diskoop.data.sequences import Split
+from diskoop.data.sequences import SPLITS, Sequences, Split
+from diskoop.errors import InputError
 from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.protocols import Plan, one_at_a_time
 from diskoop.run import Run, load
 from diskoop.settings import Settings, merged, parse_overrides
 from diskoop.storage import write_text
-from diskoop.training.checkpoint import RunFolder
+from diskoop.training.checkpoint import RunFolder, load_settings
 from diskoop.training.loop import resume, train
 
 Row = dict[str, Any]
@@ -61,18 +63,21 @@ def folder_of(out: Path, name: str, seed: int) -> Path:
 
 def settings_of(plan: dict[str, Any], name: str, seed: int, device: str) -> Settings:
     changes = merged(plan.get("settings") or {}, plan["runs"][name] or {})
-    return Settings.load(plan["base"]).replaced(merged(changes, {"train": {"seed": seed, "device": device}}))
+    base = Settings.load(plan["base"]) if "base" in plan else Settings()
+    return base.replaced(merged(changes, {"train": {"seed": seed, "device": device}}))
 
 
 def read_plan(file: Path, overrides: list[str]) -> dict[str, Any]:
     """The plan in a YAML file, with settings such as data.path=sheets/ for all its runs laid over it."""
-    plan: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    plan: dict[str, Any] = {"split": "test"} | yaml.safe_load(file.read_text(encoding="utf-8"))
     return plan | {"settings": merged(plan.get("settings") or {}, parse_overrides(overrides))}
 
 
 def trained(settings: Settings, path: Path) -> None:
-    """A finished run in the folder `path`, whatever was there of it before."""
+    """A finished run in the folder `path`, whatever was there of it before; a run of other settings is an error."""
     folder = RunFolder(path)
+    if folder.settings.exists() and load_settings(folder) != settings:
+        raise InputError(f"{str(path)!r} holds a run of other settings than the plan's; choose another folder")
     if folder.model.exists():
         return
     if folder.checkpoint.exists():
@@ -103,9 +108,34 @@ def scored(path: Path, device: str, split: Split) -> Row:
         "factors": [each.row() for each in run.require_found().factors],
         "count": sum(each.kind != "remainder" for each in run.require_found().factors),
         "fading": fading(run),
-        "beyond": beyond(run, judge) if "walk" in " ".join(everything.values.get("action", ())) else {},
+        "beyond": ahead(run, everything, judge),
         "figures": {name: summary.mean for name, summary in figures.items()},
         "notes": notes,
+    }
+
+
+def ahead(run: Run, everything: Sequences, judge: Judge) -> Row:
+    """How well the run forecasts: walks past their end, the second half of signals; of other video nothing is asked."""
+    if not everything.is_video:
+        return second_half(run, everything)
+    return beyond(run, judge) if "walk" in " ".join(everything.values.get("action", ())) else {}
+
+
+def second_half(run: Run, everything: Sequences) -> Row:
+    """Root mean squared errors over the second half of validation signals, forecast from the first.
+
+    Beside them those of reconstructing the same frames, and of reconstructing the first frame, which a decoder that
+    has to find out first what a signal is about draws near zero. A deviation is the signals' own.
+    """
+    clips, features = everything.part("val"), int(np.prod(everything.shape[2:]))
+    given = clips.shape[1] // 2
+    dmd = fit_dmd(everything.part("train"), min(run.settings.model.k, features), torch.Generator().manual_seed(0))
+    errors = forecast_errors(run, clips, clips.shape[1] - given, given, dmd)
+    curves = {"forecast": errors.ours, "holding": errors.last_frame, "DMD": errors.dmd, "seen": errors.reconstruction}
+    off = run.decompose(clips).decode()[:, 0] - clips.x[:, 0]
+    return {name: float(np.sqrt(np.square(curve).mean())) for name, curve in curves.items()} | {
+        "first frame": float(np.sqrt(np.square(off).mean())),
+        "deviation": float(clips.x.std()),
     }
 
 
@@ -119,11 +149,11 @@ def beyond(run: Run, judge: Judge) -> Row:
     walks = [code for code, word in enumerate(clips.values["action"]) if word.startswith("walk")]
     clips = clips.select(np.flatnonzero(np.isin(clips.labels["action"], walks))[:256])
     truth, frames = clips.x / 255, clips.shape[1]
-    ahead = run.decompose(clips).forecast(frames).decode()[:, frames:]
+    future = run.decompose(clips).forecast(frames).decode()[:, frames:]
     dmd = fit_dmd(everything.part("train"), run.settings.model.k, torch.Generator().manual_seed(0))
-    guesses = {"forecast": ahead, "holding": clips.x[:, -1:], "DMD": dmd.forecast(clips.x, frames)}
+    guesses = {"forecast": future, "holding": clips.x[:, -1:], "DMD": dmd.forecast(clips.x, frames)}
     errors = {name: float(np.square(guess / 255 - truth).mean()) for name, guess in guesses.items()}
-    seen = judge.predict(torch.from_numpy(ahead), np.full(len(clips), frames))
+    seen = judge.predict(torch.from_numpy(future), np.full(len(clips), frames))
     return errors | {label: float((seen[label] == clips.labels[label]).mean()) for label in seen}
 
 
@@ -136,12 +166,10 @@ def fading(run: Run) -> list[float]:
 
 def one(plan: dict[str, Any], name: str, seed: int, out: Path, device: str) -> None:
     """Train and score one run; its row is written beside its folder."""
-    path = folder_of(out, name, seed)
+    path, split = folder_of(out, name, seed), plan["split"]
     trained(settings_of(plan, name, seed, device), path)
-    write_text(
-        beside(path, "json"),
-        json.dumps({"run": name, "seed": seed} | scored(path, device, plan.get("split") or "test")),
-    )
+    row = {"run": name, "seed": seed, "split": split} | scored(path, device, split)
+    write_text(beside(path, f"{split}.json"), json.dumps(row))
 
 
 def line(row: Row) -> str:
@@ -175,9 +203,11 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as data.path=sheets/")
     parser.add_argument("--device", default="auto", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--split", choices=SPLITS, help="score on this one, whatever the plan says")
     parser.add_argument("--one", nargs=2, metavar=("RUN", "SEED"), help="this run only, in this process")
     choice = parser.parse_args()
     plan = read_plan(choice.file, choice.overrides)
+    plan["split"] = choice.split or plan["split"]
     choice.folder.mkdir(parents=True, exist_ok=True)
     if choice.device == "auto":
         choice.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -192,13 +222,13 @@ def main() -> None:
         seed, name = pair
         path = folder_of(choice.folder, name, seed)
         command = [sys.executable, __file__, str(choice.file), str(choice.folder), *choice.overrides]
-        command += ["--device", choice.device]
+        command += ["--device", choice.device, "--split", plan["split"]]
         with beside(path, "log").open("ab") as log:
             ended = subprocess.run([*command, "--one", name, str(seed)], stdout=log, stderr=log, check=False)
         if ended.returncode:
             print(f"{name}, seed {seed}: failed, see {beside(path, 'log')}", flush=True)
             return None
-        row: Row = json.loads(beside(path, "json").read_text())
+        row: Row = json.loads(beside(path, f"{plan['split']}.json").read_text())
         print(line(row), flush=True)
         return row
 

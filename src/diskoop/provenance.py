@@ -16,13 +16,14 @@ ELSEWHERE = {"data.path", "data.labels", "train.device"}  # where a run lay and 
 class Origin:
     """What it takes to get a figure again."""
 
-    seed: int
+    seed: int | str  # "0 to 2" where figures are means over several trainings
     preset: str
     commit: str
     command: str
 
     def __str__(self) -> str:
-        return f"trained with seed {self.seed}, preset {self.preset}, commit {self.commit}, `{self.command}`"
+        seeds = f"seed {self.seed}" if isinstance(self.seed, int) else f"seeds {self.seed}"
+        return f"trained with {seeds}, preset {self.preset}, commit {self.commit}, `{self.command}`"
 
 
 @cache

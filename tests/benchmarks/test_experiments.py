@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from benchmarks import experiments
+from diskoop.errors import InputError
+from diskoop.settings import Settings
+from diskoop.training.checkpoint import RunFolder
 
 PLANS = sorted((Path(experiments.__file__).parent / "plans").glob("*.yaml"))
 
@@ -25,7 +28,14 @@ def test_every_plan_can_be_carried_out(file: Path) -> None:
 
 def test_names_with_dots_stay_apart() -> None:
     paths = [experiments.folder_of(Path("out"), name, 0) for name in ("lr .01", "lr .016")]
-    assert [experiments.beside(path, "json").name for path in paths] == ["lr-.01-0.json", "lr-.016-0.json"]
+    assert [experiments.beside(path, "val.json").name for path in paths] == ["lr-.01-0.val.json", "lr-.016-0.val.json"]
+
+
+def test_a_run_of_other_settings_is_not_taken_for_the_plans(tmp_path: Path) -> None:
+    settings = Settings.load("demo")
+    settings.save(RunFolder(tmp_path).settings)
+    with pytest.raises(InputError, match="holds a run of other settings"):
+        experiments.trained(settings.replaced({"loss": {"rec": 1.0}}), tmp_path)
 
 
 def test_a_table_has_the_mean_and_the_worst() -> None:
@@ -47,7 +57,7 @@ def test_a_plan_is_trained_scored_and_not_trained_again(
     monkeypatch.setattr("sys.argv", ["experiments.py", str(file), str(tmp_path / "runs"), "--device", "cpu"])
     experiments.main()
     (row,) = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*.json")]
-    assert (row["run"], row["seed"], row["steps"]) == ("as it is", 0, 10)
+    assert (row["run"], row["seed"], row["split"], row["steps"]) == ("as it is", 0, "val", 10)
     assert len(row["fading"]) == 8
     assert {"forecast", "holding", "DMD", "action"} <= set(row["beyond"])
     assert 0 < row["beyond"]["holding"] < 1

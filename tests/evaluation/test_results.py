@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,17 @@ import pytest
 
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import Summary
-from diskoop.evaluation.results import Column, Measured, Results, Table, cell, exactly, read_results
+from diskoop.evaluation.results import (
+    Column,
+    Measured,
+    Results,
+    Table,
+    cell,
+    difference,
+    exactly,
+    over_seeds,
+    read_results,
+)
 from diskoop.provenance import Origin
 
 ORIGIN = Origin(3, "demo, train.epochs=60", "0123456789ab+", "diskoop evaluate runs/ours")
@@ -55,6 +65,30 @@ UNUSED = Table("Speech", [Column("gap", "eer/gap")], "Nobody has any.")
 @pytest.fixture
 def all_of_it() -> Results:
     return Results("Comparison", [ours(), theirs(), scored(), silent()], [TWO, ONE, UNUSED], ("Read with care.",))
+
+
+# --- one model, several trainings -------------------------------------------------------------------------------------
+
+
+def test_over_seeds_figures_are_means_with_their_deviation() -> None:
+    first = Measured("ours", {"a": exactly(1), "b": exactly(5)}, replace(ORIGIN, seed=3), ("shared", "mine"))
+    second = Measured("ours", {"a": Summary(3, 0.5, 2, 4, 7)}, replace(ORIGIN, seed=4), ("shared", "another"))
+    pooled = over_seeds([first, second])
+    assert list(pooled.figures) == ["a"]  # b was not measured of both
+    assert (pooled.figures["a"].mean, pooled.figures["a"].count) == (2, 2)
+    assert pooled.figures["a"].std == pytest.approx(2**0.5)
+    assert pooled.notes == ("shared", "seed 3: mine", "seed 4: another")
+    assert str(pooled.origin).startswith("trained with seeds 3 to 4, preset demo")
+    assert Measured.from_json(json.loads(json.dumps(pooled.as_json()))).origin == pooled.origin
+    assert over_seeds([first]) is first
+
+
+def test_a_difference_is_of_pairs_with_one_seed() -> None:
+    """Seeds that differ more than the models do say nothing against a difference between the models."""
+    mine, theirs = ([Measured("", {"a": exactly(x)}, ORIGIN) for x in some] for some in ((1, 5, 9), (0, 4, 7)))
+    by, error = difference("a", mine, theirs)
+    assert by == pytest.approx(4 / 3)
+    assert error == pytest.approx(1 / 3)
 
 
 # --- a cell -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ import pytest
 
 from diskoop import load
 from diskoop.errors import InputError
-from diskoop.interfaces.reproduce import ABLATIONS, Order, settings_for
+from diskoop.evaluation.results import Measured, exactly
+from diskoop.interfaces.reproduce import ABLATIONS, Order, differences, settings_for
+from diskoop.provenance import Origin
 from diskoop.settings import Settings
 from tests.conftest import real_data
 from tests.data.media import tone, write_sound
@@ -44,6 +46,7 @@ def order(name: str, **options: Any) -> Order:
         "preset": None,
         "overrides": {},
         "seed": 3,
+        "seeds": 1,
         "repeats": None,
         "who": None,
         "device": "cpu",
@@ -75,6 +78,20 @@ def test_speech_in_any_folder_beside_the_published_figures(voices: Path, tmp_pat
     assert again.returncode == 0
     assert "epoch 1/1" not in again.stderr
     assert "ours: speakers" not in again.stderr
+    more = diskoop(*words, "--seeds", "2", cwd=tmp_path)
+    assert more.returncode == 0, more.stderr
+    assert more.stderr.count("epoch 1/1") == 1  # the first training is there already
+    assert load(tmp_path / "tables" / "run-1").settings.train.seed == 1
+    text = (tmp_path / "tables" / "table.md").read_text(encoding="utf-8")
+    assert "means over 2 trainings with seeds 0 to 1" in text
+    assert "- ours: trained with seeds 0 to 1, preset quick-speech" in text
+    (ours,) = [
+        model["figures"]
+        for model in json.loads((tmp_path / "tables" / "table.json").read_text(encoding="utf-8"))["models"]
+        if model["name"] == "ours"
+    ]
+    assert ours["eer/batch/static"]["count"] == 2
+    assert ours["eer/batch/static"]["std"] >= 0
     other = diskoop(*words, "--seed", "1", cwd=tmp_path)
     assert other.returncode == 2
     assert "holds a run with other settings; choose another folder with --out" in other.stderr
@@ -157,6 +174,19 @@ def test_the_ablation_takes_terms_away() -> None:
     terms = {name: settings.replaced({"loss": change}).loss for name, change in ABLATIONS.items()}
     assert [loss.eig * loss.stat > 0 for loss in terms.values()] == [True, True, False, False]
     assert [loss.eig * loss.dyn > 0 for loss in terms.values()] == [True, False, True, False]
+
+
+def test_differences_between_losses_that_seeds_explain_are_called_none() -> None:
+    def trained(*scores: float) -> list[Measured]:
+        return [Measured("", {"multifactor/score": exactly(score)}, Origin(0, "", "", "")) for score in scores]
+
+    said = differences(
+        {"full": trained(0.9, 0.8, 0.85), "less": trained(0.7, 0.62, 0.66), "same": trained(0.9, 0.7, 0.9)}
+    )
+    assert said[0] == "less against full: multifactor score -0.190 ± 0.006."
+    assert said[1] == "same against full: multifactor score none."
+    assert "two standard errors" in said[2]
+    assert differences({"full": trained(0.9), "less": trained(0.7)}) == []
 
 
 def figures(folder: Path) -> dict[str, dict[str, float]]:

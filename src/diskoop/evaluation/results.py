@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import Summary
@@ -38,6 +40,45 @@ class Measured:
         origin = facts["origin"] if isinstance(facts["origin"], str) else Origin(**facts["origin"])
         figures = {key: Summary(**value) for key, value in facts["figures"].items()}
         return cls(facts["name"], figures, origin, tuple(facts["notes"]))
+
+
+def over_seeds(trainings: Sequence[Measured]) -> Measured:
+    """One model that was trained several times: the mean of every figure over the trainings, and its deviation.
+
+    Args:
+        trainings: what was measured of each, in order of their seeds. Of one alone this is just that.
+
+    Returns:
+        The figures that all of them have. A note that not all of them have says which seed's it is.
+    """
+    first, *others = trainings
+    if not others:
+        return first
+    seeds = [each.origin.seed if isinstance(each.origin, Origin) else "?" for each in trainings]
+    figures = {}
+    for key in (key for key in first.figures if all(key in each.figures for each in others)):
+        values = np.array([each.figures[key].mean for each in trainings])
+        figures[key] = Summary(float(values.mean()), float(values.std(ddof=1)), None, None, len(values))
+    notes = dict.fromkeys(
+        note if all(note in every.notes for every in trainings) else f"seed {seed}: {note}"
+        for seed, each in zip(seeds, trainings, strict=True)
+        for note in each.notes
+    )
+    origin = first.origin
+    if isinstance(origin, Origin):
+        origin = replace(origin, seed=f"{seeds[0]} to {seeds[-1]}")
+    return Measured(first.name, figures, origin, tuple(notes))
+
+
+def difference(key: str, trainings: Sequence[Measured], others: Sequence[Measured]) -> tuple[float, float]:
+    """By how much a figure of some trainings exceeds that of others: the mean difference, and its standard error.
+
+    Both are in order of the same seeds. Trainings with one seed begin alike and see the same sequences in the same
+    order, so they are compared in pairs.
+    """
+    pairs = zip(trainings, others, strict=True)
+    values = np.array([mine.figures[key].mean - theirs.figures[key].mean for mine, theirs in pairs])
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 @dataclass(frozen=True)

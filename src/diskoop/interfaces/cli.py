@@ -437,6 +437,9 @@ def reproduce(
     repeats: Repeats = None,
     who: Speaker = None,
     seed: Seed = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many trainings, from --seed on; figures are then means over them.")
+    ] = 1,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -448,9 +451,8 @@ def reproduce(
 
     folder = out or Path("reproduced") / f"{name}{'-quick' if quick else ''}"
     wishes = _wishes(repeats, None, None, who, True, seed)
-    order = Order(
-        name, quick, data, folder, preset, parse_overrides(overrides or []), seed, repeats, who, device, wishes.command
-    )
+    changes = parse_overrides(overrides or [])
+    order = Order(name, quick, data, folder, preset, changes, seed, seeds, repeats, who, device, wishes.command)
     results, files = make(order, wishes, Reporter())
     if not as_json:
         scoring.show(results)

@@ -12,7 +12,7 @@ from diskoop.errors import InputError, suggest
 from diskoop.evaluation.evaluate import Bench
 from diskoop.evaluation.layout import chance, tables
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
-from diskoop.evaluation.results import Measured, Results
+from diskoop.evaluation.results import Measured, Results, difference, over_seeds
 from diskoop.evaluation.verification import who_speaks
 from diskoop.figures import ablation, spectra, spectrum_figure, two_factor_swaps
 from diskoop.interfaces.scoring import Wishes, draw_matrix, measured, with_factors
@@ -71,6 +71,15 @@ ABLATIONS: dict[str, dict[str, float]] = {
     "plain KAE": {"eig": 0.0},
 }
 
+# What the models of an ablation are compared by.
+COMPARED = {
+    "multifactor score": "multifactor/score",
+    "kept": "kept/score",
+    "modularity": "dci/modularity",
+    "compactness": "dci/compactness",
+    "explicitness": "dci/explicitness",
+}
+
 
 @dataclass(frozen=True)
 class Order:
@@ -83,10 +92,20 @@ class Order:
     preset: str | None
     overrides: Mapping[str, Any]
     seed: int
+    seeds: int  # how many trainings, from `seed` on
     repeats: int | None
     who: str | None  # of sound: the label that says who speaks
     device: str
     command: str
+
+    def trainings(self, name: str) -> "dict[Path, Order]":
+        """A folder for every training of the model `name`, and the order for one with its seed."""
+        places = {seed: self.out / (name if seed == self.seed else f"{name}-{seed}") for seed in self._all_seeds}
+        return {place: replace(self, seed=seed, seeds=1) for seed, place in places.items()}
+
+    @property
+    def _all_seeds(self) -> range:
+        return range(self.seed, self.seed + self.seeds)
 
     @property
     def recipe(self) -> Recipe:
@@ -144,46 +163,87 @@ def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results
         raise InputError(f"--who says who speaks, got it for {order.name}")
     if RunFolder(order.out).settings.exists():
         raise InputError(f"{str(order.out)!r} is a run's own folder; choose another with --out")
-    settings = settings_for(order)
+    settings_for(order)  # what is wrong with them is said before anything is
     stand_in = f"{recipe.stand_in}, which are made here and stand in for the real set"
     which = stand_in if order.data is None else f"the files in {order.data}"
     reporter.say(f"{recipe.title}: {which}")
     wishes = replace(plan_for(order, wishes), judged=order.name != "speech")  # the paper judges no speech
     note = f"Data: {which}."
     if order.name == "ablation":
-        return _ablation(order, settings, wishes, note, reporter)
-    run = with_factors(trained(settings, order.out / "run", order.command, reporter), reporter)
-    models, bench = measured(run, wishes, reporter)
+        return _ablation(order, wishes, note, reporter)
+    runs = []
+    for path, mine in order.trainings("run").items():  # all of them first: training is what is most likely interrupted
+        runs.append(with_factors(trained(settings_for(mine), path, order.command, reporter), reporter))
+    models, bench = measured(runs[0], wishes, reporter)
+    # What stands beside depends on the data, not on the training, and is measured once.
+    others = [measured(run, replace(wishes, beside=False), reporter)[0][0] for run in runs[1:]]
+    own = over_seeds([models[0], *others])
     results = Results(
         f"The paper's tables: {recipe.title}",
-        [*recipe.published, *models, chance(bench)],
+        [*recipe.published, own, *models[1:], chance(bench)],
         tables(bench.shown, bench.moving),
-        [note, *bench.notes],
+        [note, *_over(order), *bench.notes],
     )
-    files = [*results.write(order.out / "table"), *_pictures(run, models[0], bench, order.out)]
+    files = [*results.write(order.out / "table"), *_pictures(runs[0], own, bench, order.out)]
     return results, files
 
 
-def _ablation(
-    order: Order, settings: Settings, wishes: Wishes, note: str, reporter: Reporter
-) -> tuple[Results, list[Path]]:
+def _over(order: Order) -> list[str]:
+    """What one should know of figures from several trainings."""
+    if order.seeds == 1:
+        return []
+    return [
+        f"Figures of our models are means over {order.seeds} trainings with seeds {order.seed} to "
+        f"{order.seed + order.seeds - 1}, ± the standard deviation between trainings. Pictures are of the first."
+    ]
+
+
+def _ablation(order: Order, wishes: Wishes, note: str, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Four models that differ in the spectral loss only."""
-    runs, models = {}, []
-    bench: Bench | None = None
+    runs: dict[str, list[Run]] = {}
     for name, change in ABLATIONS.items():
-        reporter.say(f"{name}:")
-        mine = settings.replaced({"loss": change})
-        run = trained(mine, order.out / name.replace(" ", "-"), order.command, reporter)
-        (own,), bench = measured(run, replace(wishes, beside=False), reporter)
-        runs[name] = run
-        models.append(replace(own, name=name))
+        for path, mine in order.trainings(name.replace(" ", "-")).items():
+            reporter.say(f"{name}, seed {mine.seed}:")
+            changed = settings_for(mine).replaced({"loss": change})
+            runs.setdefault(name, []).append(trained(changed, path, order.command, reporter))
+    trainings: dict[str, list[Measured]] = {}
+    bench: Bench | None = None
+    for name, some in runs.items():
+        for run in some:
+            (own,), bench = measured(run, replace(wishes, beside=False), reporter)
+            trainings.setdefault(name, []).append(replace(own, name=name))
     assert bench is not None
     results = Results(
-        "The paper's ablation", [*models, chance(bench)], tables(bench.shown, bench.moving), [note, *bench.notes]
+        "The paper's ablation",
+        [*map(over_seeds, trainings.values()), chance(bench)],
+        tables(bench.shown, bench.moving),
+        [note, *_over(order), *differences(trainings), *bench.notes],
     )
-    pictures = {"swaps": ablation(runs, bench.clips, *_unlike(bench)), "spectra": spectra(runs)}
+    shown = {name: some[0] for name, some in runs.items()}
+    pictures = {"swaps": ablation(shown, bench.clips, *_unlike(bench)), "spectra": spectra(shown)}
     drawn = [save_figure(figure, order.out / f"{name}.png") for name, figure in pictures.items()]
     return results, [*results.write(order.out / "table"), *drawn]
+
+
+def differences(trainings: Mapping[str, Sequence[Measured]]) -> list[str]:
+    """What leaving a loss out changes, in a sentence for each model after the first; nothing of single trainings.
+
+    Args:
+        trainings: a model's name -> what was measured of each of its trainings, seeds in the same order for all.
+    """
+    (name, full), *others = trainings.items()
+    if len(full) < 2:
+        return []
+    lines = []
+    for other, some in others:
+        said = []
+        for words, key in COMPARED.items():
+            if all(key in each.figures for each in (*full, *some)):
+                by, error = difference(key, some, full)
+                said.append(f"{words} {by:+.3f} ± {error:.3f}" if abs(by) >= 2 * error else f"{words} none")
+        lines.append(f"{other} against {name}: {', '.join(said)}.")
+    rule = "± is a standard error of the difference over seeds; one below two standard errors is called none."
+    return [*lines, f"Differences: {rule}"]
 
 
 def _unlike(bench: Bench) -> tuple[int, int]:
