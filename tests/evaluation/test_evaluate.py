@@ -371,6 +371,8 @@ def test_a_good_judge_is_on_the_bench_and_described(puppets: Callable[[float], R
         "judge's floor: 99% on puppets, reached",
         "2 repetitions, batches of 256, seed 0",
     )
+    thorough = bench_for(puppets(0.995), replace(PLAN, repeats=300), limit=6)
+    assert thorough.notes[-1].startswith("300 repetitions (30 of swaps and of what stands beside), batches")
 
 
 def test_a_judge_of_frames_must_be_good_too_but_for_what_moves(

@@ -481,6 +481,18 @@ def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: 
     assert figures["multifactor/score"].mean == pytest.approx((each[0].score + each[1].score) / 2)
 
 
+def test_swaps_are_repeated_often_enough_and_no_more(
+    run: Run, train: Sequences, clips: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocols, "ENOUGH", 2)
+    plan = Plan(repeats=4)
+    assert one_at_a_time(run, train, clips, reads(), plan)[0]["multifactor/score"].count == 2
+    sampled = two_factors(run, clips, reads(), "action", plan)
+    assert {figure.count for figure in sampled.values()} == {4}
+    assert plan.beside == Plan(repeats=2)
+    assert Plan(repeats=1).beside == Plan(repeats=1)
+
+
 def test_two_seeds_share_no_draws(
     run: Run, train: Sequences, clips: Sequences, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,8 +506,8 @@ def test_two_seeds_share_no_draws(
 
     monkeypatch.setattr(protocols, "multifactors", seeded)
     for seed in (0, 1):
-        one_at_a_time(run, train, clips, reads(), Plan(repeats=50, seed=seed))
-    assert len(set(used)) == 100
+        one_at_a_time(run, train, clips, reads(), Plan(repeats=30, seed=seed))
+    assert len(set(used)) == 60
 
 
 def test_a_single_named_factor_is_no_perfect_run(run: Run, train: Sequences, clips: Sequences) -> None:

@@ -131,7 +131,8 @@ def bench_for(
         if everything.is_video:
             frame_judge = judge_for(everything, settings, device, reporter, of_frames=True)
             notes += [f"of single frames, {frame_judge.describe()}", frame_judge.require(settings, (moves or "",))]
-    notes.append(f"{plan.repeats} repetitions, batches of {plan.batch}, seed {plan.seed}")
+    fewer = f" ({len(plan.swaps)} of swaps and of what stands beside)" if len(plan.swaps) < plan.repeats else ""
+    notes.append(f"{plan.repeats} repetitions{fewer}, batches of {plan.batch}, seed {plan.seed}")
     return Bench(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
 
 
@@ -200,6 +201,7 @@ def measure(name: str, run: Run, bench: Bench, ledger: Ledger, command: str, say
 
 def measure_beside(run: Run, bench: Bench, ledger: Ledger, command: str, say: Callable[[str], None]) -> list[Measured]:
     """The models that stand beside it, factors found in each without labels, and for sound the means over time."""
+    bench = replace(bench, plan=bench.plan.beside)
     models = []
     for name, make in BESIDE.items():
         if (
