@@ -33,8 +33,7 @@ def trained(settings: Settings, plain: bool, path: Path) -> Row:
     folder = RunFolder(path)
     training = Training(settings, folder, Reporter())
     if plain:
-        chosen = training.fabric, training.network, training.optimizer, training.train_set, settings.train.clip
-        training.step = PlainStep(*chosen)
+        training.step = PlainStep(training.objective, training.optimizer, training.train_set)
     path.mkdir()
     settings.save(folder.settings)
     training.save()

@@ -14,7 +14,6 @@ from diskoop.errors import InputError
 from diskoop.models.autoencoder import build_model
 from diskoop.settings import Settings
 from diskoop.training.fast import FastStep, obstacle
-from diskoop.training.loop import start_fabric
 from diskoop.training.objective import Objective
 from diskoop.training.step import PlainStep, Step, Taken, adam
 
@@ -37,9 +36,7 @@ Maker = Callable[[Settings, Objective, Sequences], Step]
 
 
 def plain(settings: Settings, objective: Objective, data: Sequences) -> Step:
-    fabric = start_fabric(settings.train)
-    network, optimizer = fabric.setup(objective, adam(objective, 1.0, fabric.device))
-    return PlainStep(fabric, network, optimizer, data, settings.train.clip)
+    return PlainStep(objective, adam(objective, 1.0, torch.device(settings.train.device)), data)
 
 
 def fast(settings: Settings, objective: Objective, data: Sequences) -> Step:
@@ -90,7 +87,7 @@ def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, An
     assert len(ours) == len(theirs) == steps
     for one, other in zip(ours, theirs, strict=True):
         assert list(one.terms) == list(other.terms)
-        assert one.terms == pytest.approx(other.terms, rel=1e-6, abs=1e-12)  # Fabric rounds what a network returns
+        assert one.terms == pytest.approx(other.terms, rel=1e-6, abs=1e-12)
         assert one.norm == pytest.approx(other.norm, rel=1e-7)
     for name, weight in weights.items():
         assert torch.allclose(weight, others[name], rtol=1e-7, atol=1e-9), name

@@ -27,6 +27,7 @@ from diskoop.training.checkpoint import RunFolder, read_tensors, save_checkpoint
 from diskoop.training.fast import FastStep
 from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import Objective, Terms
+from diskoop.training.precision import device_for
 from diskoop.training.progress import Bar, Reporter
 from diskoop.training.step import Taken
 
@@ -135,7 +136,7 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps as on CUDA, which are told of one step later; there they are captured too."""
 
     def stepper(self: loop.Training) -> FastStep:
-        return FastStep(self.objective, self.optimizer.optimizer, self.train_set, self.batch)
+        return FastStep(self.objective, self.optimizer, self.train_set, self.batch)
 
     monkeypatch.setattr(loop.Training, "_stepper", stepper)
 
@@ -525,7 +526,7 @@ def test_missing_devices_are_named() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(InputError, match=r"train.device = cuda, but this machine has cpu"):
-        loop.start_fabric(SMALL.train.model_copy(update={"device": "cuda"}))
+        device_for(SMALL.train.model_copy(update={"device": "cuda"}))
 
 
 def test_training_works_in_a_thread(tmp_path: Path) -> None:

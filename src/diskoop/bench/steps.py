@@ -31,7 +31,6 @@ from diskoop.models.frames import FrameDecoder, FrameEncoder
 from diskoop.settings import Settings
 from diskoop.training.fast import FastStep
 from diskoop.training.feeding import Resident
-from diskoop.training.loop import start_fabric
 from diskoop.training.objective import Objective
 from diskoop.training.step import PlainStep, Step, Taken, adam, set_rate
 
@@ -155,9 +154,8 @@ def paper_step(case: Case, data: Sequences, device: torch.device) -> PaperStep:
 
 
 def plain_step(case: Case, data: Sequences, device: torch.device) -> PlainStep:
-    fabric, objective = start_fabric(case.settings.train), _objective(case, device)
-    network, optimizer = fabric.setup(objective, adam(objective, case.settings.train.lr, device))
-    return PlainStep(fabric, network, optimizer, data, case.settings.train.clip)
+    objective = _objective(case, device)
+    return PlainStep(objective, adam(objective, case.settings.train.lr, device), data)
 
 
 def our_step(case: Case, data: Sequences, device: torch.device) -> Step:

@@ -178,7 +178,7 @@ def resources(run: Run) -> Figures:
         return total
 
     objective.train()
-    cost = estimate(objective, loss, lambda value: value.backward(), steps=1)  # type: ignore[no-untyped-call]
+    cost = estimate(objective, loss, steps=1)
     run.model.eval()
     rows = read_metrics(run.folder)
     return {

@@ -19,10 +19,8 @@ class Estimate:
         return f"{self.parameters / 1e6:.3f} M parameters, about {clock(self.seconds)} and {self.bytes / 2**30:.2f} GiB"
 
 
-def estimate(
-    network: nn.Module, loss: Callable[[nn.Module], Tensor], backward: Callable[[Tensor], None], steps: float
-) -> Estimate:
-    """What `steps` of `loss` and `backward` will cost. They work on a copy: `network` is not touched."""
+def estimate(network: nn.Module, loss: Callable[[nn.Module], Tensor], steps: float) -> Estimate:
+    """What `steps` of `loss` and its backward pass will cost. They work on a copy: `network` is not touched."""
     trial = copy.deepcopy(network)
     for module in trial.modules():
         if isinstance(module, nn.LSTM):
@@ -35,12 +33,12 @@ def estimate(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        backward(loss(trial))
+        loss(trial).backward()  # type: ignore[no-untyped-call]
     seconds: list[float] = []
     while len(seconds) < 8 and sum(seconds) < 4:
         start = time.perf_counter()
         value = loss(trial)
-        backward(value)
+        value.backward()  # type: ignore[no-untyped-call]
         value.item()  # waits for the device
         seconds.append(time.perf_counter() - start)
     weights = [parameter for parameter in trial.parameters() if parameter.requires_grad]

@@ -29,7 +29,7 @@ from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
 from diskoop.training.objective import Objective, Terms, second_moment
-from diskoop.training.precision import precision_for
+from diskoop.training.precision import autocast
 from diskoop.training.step import Taken, clip_gradients, set_rate
 
 WARM_UPS = 3  # before capture, so that libraries have made up their minds
@@ -268,8 +268,7 @@ class FastStep:
             self.mask[:, :time] = True if mask is None else mask.to(self.device, non_blocking=True)
 
     def _precision(self) -> AbstractContextManager[None]:
-        precision = precision_for(self.objective.settings.train, self.device.type)
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
+        return autocast(self.objective.settings.train, self.device)
 
     def _capture(self) -> None:
         """Record every stage. The rehearsals before move the weights, which are put back afterwards."""

@@ -1,6 +1,5 @@
 """epochs, validation, history, resume"""
 
-import logging
 import math
 import signal
 import time
@@ -10,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,14 +38,10 @@ from diskoop.training.estimate import Estimate, clock, estimate
 from diskoop.training.fast import FastStep, obstacle
 from diskoop.training.feeding import Feed, Ready, feeder
 from diskoop.training.objective import Objective, Terms
-from diskoop.training.precision import precision_for
+from diskoop.training.precision import autocast, device_for, precision_for, weights_dtype
 from diskoop.training.progress import Bar, Reporter
 from diskoop.training.step import PlainStep, Step, Taken, adam
 
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
-PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "64": "64-true"}  # as Fabric calls them
 SAVING_SHARE = 0.01  # of the time may go into checkpoints: on a GPU an epoch may take less than ten of them
 VALIDATED = 4  # training batches in one of validation
 NUMBERS = {"bf16": "bf16", "64": "float64"}  # worth telling
@@ -101,16 +96,16 @@ class Training:
         self.settings, self.folder, self.reporter = settings, folder, reporter
         self.again = again or folder.resume_command
         self.train_set, self.val_set = _sets(settings)
-        self.fabric = start_fabric(settings.train)
+        self.device = device_for(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
             self.model = build_model(settings.model, self.train_set.shape[2:])
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions like it
+        self.model.to(self.device, weights_dtype(settings.train))
         self.objective = Objective(self.model, settings)
         self.batch = min(settings.train.batch, len(self.train_set))
         self.per_epoch = len(self.train_set) // self.batch
-        optimizer = adam(self.model, settings.train.lr, self.fabric.device)
-        self.network, self.optimizer = self.fabric.setup(self.objective, optimizer)
+        self.optimizer = adam(self.model, settings.train.lr, self.device)
         self.step = self._stepper()
         self.noted = 0
         self.saved_at, self.saving = -math.inf, 0.0  # when a checkpoint was last written, and how long that took
@@ -121,8 +116,8 @@ class Training:
         self.origin: dict[str, Any] = {
             "settings": settings.model_dump(),
             "data": [fingerprint(part) for part in (self.train_set, self.val_set) if part is not None],
-            "device": self.fabric.device.type,
-            "precision": precision_for(settings.train, self.fabric.device.type),
+            "device": self.device.type,
+            "precision": precision_for(settings.train, self.device.type),
         }
 
     @cached_property
@@ -150,11 +145,11 @@ class Training:
         say, options = self.reporter.say, self.settings.train
         shape = tuple(self.train_set.shape[1:])
         numbers = "" if self.origin["precision"] == "32" else f" in {NUMBERS[self.origin['precision']]}"
-        where = f"on {self.fabric.device}{numbers}"
+        where = f"on {self.device}{numbers}"
         say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} {where}")
         for note in self.train_set.notes:
             say(note)
-        if self.fabric.device.type == "cuda" and (why := obstacle(self.settings, self.train_set)):
+        if self.device.type == "cuda" and (why := obstacle(self.settings, self.train_set)):
             say(f"steps are not captured, which is slower: {why}")
         if self.state.step < self.total:
             say(f"{self.total - self.state.step} steps to go: {self.cost()}")
@@ -175,21 +170,22 @@ class Training:
         validations = validated / self.batch * steps / self.per_epoch / 3
         weight = next(self.model.parameters())
         some = self.train_set.fetch(np.arange(self.batch), weight.dtype)
-        self.network.train()
+        self.objective.train()
         if isinstance(self.step, FastStep):
             return self.step.rehearse(*some, steps + validations)
 
-        def loss(network: nn.Module) -> Tensor:
-            total: Tensor = network(*self.train_set.deliver(*some, weight), self._generator(0)).total
+        def loss(objective: nn.Module) -> Tensor:
+            with autocast(self.settings.train, self.device):
+                total: Tensor = objective(*self.train_set.deliver(*some, weight), self._generator(0)).total
             return total
 
-        return estimate(self.network, loss, self.fabric.backward, steps + validations)
+        return estimate(self.objective, loss, steps + validations)
 
     def _stepper(self) -> Step:
         """Captured where that can be done, plain elsewhere."""
-        if self.fabric.device.type == "cuda" and obstacle(self.settings, self.train_set) is None:
-            return FastStep(self.objective, self.optimizer.optimizer, self.train_set, self.batch)
-        return PlainStep(self.fabric, self.network, self.optimizer, self.train_set, self.settings.train.clip)
+        if self.device.type == "cuda" and obstacle(self.settings, self.train_set) is None:
+            return FastStep(self.objective, self.optimizer, self.train_set, self.batch)
+        return PlainStep(self.objective, self.optimizer, self.train_set)
 
     def _epoch(self, bar: Bar, asked: list[int]) -> None:
         """From the current step to the end of its epoch."""
@@ -198,7 +194,7 @@ class Training:
         epoch = state.step // self.per_epoch
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
         begins = range(state.step % self.per_epoch * options.batch, self.per_epoch * options.batch, options.batch)
-        self.network.train()
+        self.objective.train()
 
         def pause() -> None:
             """Everything that was begun has ended and is written down."""
@@ -262,11 +258,12 @@ class Training:
         """Mean terms over the validation frames: no dropout, blur or noise, and batch norm as in use."""
         if self.val_set is None:
             return {}
-        self.network.eval()
+        self.objective.eval()
         sums: dict[str, float] = {}
         for indices in self._validation_batches():
             batch = self.val_set.batch(indices, next(self.model.parameters()))
-            terms: Terms = self.network(*batch, self._generator(0))
+            with autocast(self.settings.train, self.device):
+                terms: Terms = self.objective(*batch, self._generator(0))
             frames = int(self.val_set.lengths[indices].sum())
             for name, value in terms._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value) * frames
@@ -286,7 +283,7 @@ class Training:
     def _generator(self, step: int) -> torch.Generator:
         """The source of all that is random in one step: a function of seed and step, so resuming needs no memory."""
         seed = np.random.SeedSequence([self.settings.train.seed, step]).generate_state(1, np.uint64)[0]
-        return torch.Generator(self.fabric.device).manual_seed(int(seed >> np.uint64(1)))
+        return torch.Generator(self.device).manual_seed(int(seed >> np.uint64(1)))
 
 
 @torch.no_grad()
@@ -317,21 +314,6 @@ def learning_rate(options: TrainSettings, step: int, total: int) -> float:
     if options.schedule == "cosine":
         return options.lr * warm * 0.5 * (1 + math.cos(math.pi * step / total))
     return options.lr * warm
-
-
-def start_fabric(options: TrainSettings) -> "Fabric":
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if options.device != "auto" and not available[options.device]:
-        there = " and ".join(device for device in available if available[device])
-        raise InputError(f"train.device = {options.device}, but this machine has {there} only")
-    if options.precision == "64" and (options.device == "mps" or (options.device == "auto" and available["mps"])):
-        raise InputError("train.precision = 64, but mps has no float64; take train.device=cpu")
-    from lightning_fabric import Fabric
-
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # what it announces was asked for
-    kind = next(name for name in ("cuda", "mps", "cpu") if available[name] and options.device in ("auto", name))
-    precision = PRECISIONS[precision_for(options, kind)]
-    return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]
 
 
 def at_home_anywhere(settings: Settings) -> Settings:

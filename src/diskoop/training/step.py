@@ -1,16 +1,14 @@
 """one step of training: forward, backward, Adam"""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from diskoop.data.sequences import Sequences
-from diskoop.training.objective import Terms
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+from diskoop.training.objective import Objective, Terms
+from diskoop.training.precision import autocast
 
 
 class Taken(NamedTuple):
@@ -48,23 +46,18 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 class PlainStep:
     """Everything in its turn."""
 
-    def __init__(
-        self,
-        fabric: "Fabric",
-        network: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        data: Sequences,
-        clip: float | None,
-    ) -> None:
-        self.fabric, self.network, self.optimizer, self.data, self.clip = fabric, network, optimizer, data, clip
-        self.weights = list(network.parameters())
+    def __init__(self, objective: Objective, optimizer: torch.optim.Optimizer, data: Sequences) -> None:
+        self.objective, self.optimizer, self.data = objective, optimizer, data
+        self.weights = list(objective.parameters())
 
     def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
         set_rate(self.optimizer, rate)
-        terms: Terms = self.network(*self.data.deliver(x, mask, self.weights[0]), generator)
+        options = self.objective.settings.train
+        with autocast(options, self.weights[0].device):
+            terms: Terms = self.objective(*self.data.deliver(x, mask, self.weights[0]), generator)
         self.optimizer.zero_grad()
-        self.fabric.backward(terms.total)
-        norm = clip_gradients(self.weights, self.clip)
+        terms.total.backward()  # type: ignore[no-untyped-call]
+        norm = clip_gradients(self.weights, options.clip)
         if torch.isfinite(norm + terms.total):  # else the weights stay what they were, for whoever looks into it
             self.optimizer.step()
         return [Taken({name: value.item() for name, value in terms._asdict().items()}, norm.item())]
