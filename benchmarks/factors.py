@@ -1,14 +1,17 @@
 """How long label-free discovery takes, and what it finds when two labels are tied in the clips.
 
     python benchmarks/factors.py RUN [--tie hair,skin] [--shares 0.17,0.5,0.7,0.9] [--json]
+    python benchmarks/factors.py RUN --draws 10 [--json]
 
 Labels only choose the clips and describe what was found: a share beside a factor is how much of its codes' variance a
-label explains.
+label explains. With `--draws` factors are looked for again and again, each time with another seed in half of the
+training clips drawn anew, and it says how often there is one for each label.
 """
 
 import argparse
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -26,9 +29,14 @@ def main() -> None:
     parser.add_argument("run", help="the folder of a run whose data have labels")
     parser.add_argument("--tie", default="hair,skin", help="two labels")
     parser.add_argument("--shares", default="0.17,0.5,0.7,0.9", help="of clips in which they have the same number")
+    parser.add_argument("--draws", type=int, help="discoveries in other clips with other seeds, instead of tied labels")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     run = load(options.run, factors=False)
+    if options.draws:
+        facts = redrawn(run, options.draws)
+        print(json.dumps(facts) if options.json else sentence(facts))
+        return
     one, other = options.tie.split(",")
     results = [timed(run), *(tied(run, one, other, float(share)) for share in options.shares.split(","))]
     if options.json:
@@ -42,6 +50,26 @@ def main() -> None:
             print(f"  {factor['name']}: {factor['dimensions']} dimensions, stability {factor['stability']}: {shares}")
         for note in result["notes"]:
             print(f"  note: {note}")
+
+
+def redrawn(run: Run, draws: int) -> dict[str, Any]:
+    """How many factors each of several discoveries gives, and whether each label explains most of just one of them."""
+    clips, counts, clean = run.data("train"), [], []
+    for draw in range(draws):
+        order = np.random.Generator(np.random.PCG64([1, draw])).permutation(len(clips))
+        parts = run.decompose(clips.select(np.sort(order[: min(MOST, len(clips) // 2)])))
+        found = LabelFree(seed=draw).find(parts)
+        kinds = {each.name: each.kind for each in found.factors}
+        rows = [row for row in described(parts, found) if kinds[row["name"]] != "remainder"]
+        owners = [max(row["explained"], key=row["explained"].__getitem__, default=None) for row in rows]
+        counts.append(len(rows))
+        clean.append(sorted(map(str, owners)) == sorted(clips.labels))
+    return {"draws": draws, "counts": counts, "one_for_each_label": sum(clean)}
+
+
+def sentence(facts: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count} factors {times} times" for count, times in sorted(Counter(facts["counts"]).items()))
+    return f"{facts['draws']} discoveries: {counts}; one for each label {facts['one_for_each_label']} times"
 
 
 def timed(run: Run) -> dict[str, Any]:

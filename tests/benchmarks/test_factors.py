@@ -25,3 +25,7 @@ def test_it_says_what_is_found_in_tied_clips(tmp_path: Path) -> None:
     read = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
     assert "level and mark tied in 50%" in read
     assert "stability" in read
+    words = [sys.executable, str(SCRIPT), "run", "--draws", "2"]
+    drawn = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert drawn.startswith("2 discoveries: ")
+    assert "one for each label" in drawn

@@ -1,4 +1,4 @@
-"""Factor: a name and a real projector; from modes, from components; swap along it"""
+"""Factor: a name and a real projector; swap along it"""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,6 @@ class Factor:
     def from_modes(cls, name: str, spectrum: Spectrum, selection: Tensor) -> "Factor":
         """The factor of a conjugate-closed boolean `selection` (..., k) of modes."""
         return cls(name, spectrum.projector(selection))
-
-    @classmethod
-    def from_components(cls, name: str, reading: Tensor, writing: Tensor) -> "Factor":
-        """The factor of d components: they read z @ `reading` (k, d) and write y @ `writing` (d, k)."""
-        return cls(name, reading @ writing)
 
     def part(self, z: Tensor) -> Tensor:
         """What of `z` (..., time, k) belongs to this factor."""
