@@ -40,8 +40,8 @@ from diskoop.evaluation.protocols import Plan, one_at_a_time
 from diskoop.run import Run, load
 from diskoop.settings import Settings, merged, parse_overrides
 from diskoop.storage import write_text
-from diskoop.training.checkpoint import RunFolder, load_settings
-from diskoop.training.loop import resume, train
+from diskoop.training.checkpoint import RunFolder, load_settings, read_metrics
+from diskoop.training.loop import at_home_anywhere, resume, train
 
 Row = dict[str, Any]
 SHOWN = {
@@ -76,7 +76,7 @@ def read_plan(file: Path, overrides: list[str]) -> dict[str, Any]:
 def trained(settings: Settings, path: Path) -> None:
     """A finished run in the folder `path`, whatever was there of it before; a run of other settings is an error."""
     folder = RunFolder(path)
-    if folder.settings.exists() and load_settings(folder) != settings:
+    if folder.settings.exists() and load_settings(folder) != at_home_anywhere(settings):
         raise InputError(f"{str(path)!r} holds a run of other settings than the plan's; choose another folder")
     if folder.model.exists():
         return
@@ -90,7 +90,7 @@ def scored(path: Path, device: str, split: Split) -> Row:
     """What became of the run in `path`: its cost, its losses, its factors and their scores."""
     run = load(path, device, factors=False)
     history = run.summary()["last_epoch"]
-    rows = [json.loads(line) for line in RunFolder(path).metrics.read_text().splitlines()]
+    rows = read_metrics(RunFolder(path))
     everything = open_data(run.settings.data)
     judge = judge_for(everything, run.settings.data, device)
     began = time.perf_counter()

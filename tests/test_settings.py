@@ -141,6 +141,12 @@ def test_an_automatic_count_is_a_share_of_the_eigenvalues_and_is_written_down(k:
     chosen = Settings.of({"spectrum": {"static": "auto"}, "model": model})
     assert chosen.spectrum.static == static
     assert "static: auto" not in chosen.to_yaml()
+    for same in (20.0, "20"):  # what pydantic takes for 20 is 20
+        assert Settings.of({"spectrum": {"static": "auto"}, "model": {"k": same}}).spectrum.static == 9
+    with pytest.raises(InputError, match="spectrum"):
+        Settings.of({"spectrum": "auto"})
+    with pytest.raises(InputError, match="model"):
+        Settings.of({"spectrum": {"static": "auto"}, "model": None})
     assert Settings().replaced(parse_overrides(["spectrum.static=auto", "model.k=20"])).spectrum.static == 9
     with pytest.raises(InputError, match=r"model\.k should be a valid integer"):
         Settings.of({"spectrum": {"static": "auto"}, "model": {"k": "many"}})

@@ -162,10 +162,15 @@ class Settings(Record):
 
 def _with_counts(values: dict[str, Any]) -> dict[str, Any]:
     """`spectrum.static: auto` as a number, so that a run's settings say what it was."""
-    if (values.get("spectrum") or {}).get("static") != "auto":
+    spectrum, model = values.get("spectrum"), values.get("model")
+    if not (isinstance(spectrum, dict) and spectrum.get("static") == "auto"):
         return values
-    k = (values.get("model") or {}).get("k", ModelSettings().k)
-    return merged(values, {"spectrum": {"static": round(STATIC_SHARE * k) if type(k) is int else 0}})
+    try:
+        k = ModelSettings.model_validate({"k": model["k"]}).k if isinstance(model, dict) and "k" in model else None
+    except ValidationError:
+        k = 0  # what is wrong with it is said when all settings are looked at
+    static = round(STATIC_SHARE * (ModelSettings().k if k is None else k))
+    return values | {"spectrum": spectrum | {"static": static}}
 
 
 def presets() -> list[str]:

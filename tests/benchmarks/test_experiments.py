@@ -11,6 +11,7 @@ from benchmarks import experiments
 from diskoop.errors import InputError
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
+from diskoop.training.loop import at_home_anywhere
 
 PLANS = sorted((Path(experiments.__file__).parent / "plans").glob("*.yaml"))
 
@@ -29,6 +30,18 @@ def test_every_plan_can_be_carried_out(file: Path) -> None:
 def test_names_with_dots_stay_apart() -> None:
     paths = [experiments.folder_of(Path("out"), name, 0) for name in ("lr .01", "lr .016")]
     assert [experiments.beside(path, "val.json").name for path in paths] == ["lr-.01-0.val.json", "lr-.016-0.val.json"]
+
+
+def test_a_run_is_known_again_whose_data_lie_at_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.load("demo").replaced({"data": {"path": "sheets"}})
+    folder = RunFolder(tmp_path / "run")
+    at_home_anywhere(settings).save(folder.settings)
+    folder.model.touch()  # trained
+    experiments.trained(settings, folder.path)
+    assert not folder.model.read_bytes()
 
 
 def test_a_run_of_other_settings_is_not_taken_for_the_plans(tmp_path: Path) -> None:

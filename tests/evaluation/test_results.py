@@ -12,6 +12,7 @@ from diskoop.errors import InputError
 from diskoop.evaluation.metrics import Summary
 from diskoop.evaluation.results import (
     Column,
+    Difference,
     Measured,
     Results,
     Table,
@@ -86,9 +87,11 @@ def test_over_seeds_figures_are_means_with_their_deviation() -> None:
 def test_a_difference_is_of_pairs_with_one_seed() -> None:
     """Seeds that differ more than the models do say nothing against a difference between the models."""
     mine, theirs = ([Measured("", {"a": exactly(x)}, ORIGIN) for x in some] for some in ((1, 5, 9), (0, 4, 7)))
-    by, error = difference("a", mine, theirs)
-    assert by == pytest.approx(4 / 3)
-    assert error == pytest.approx(1 / 3)
+    found = difference("a", mine, theirs)
+    assert found == pytest.approx((4 / 3, 1 / 3, 4.3027), rel=1e-4)
+    assert not found.is_sure  # four standard errors of three seeds are less than they seem
+    assert found._replace(error=0.3).is_sure
+    assert not Difference(0.0, 0.0, 2.0).is_sure
 
 
 # --- a cell -----------------------------------------------------------------------------------------------------------

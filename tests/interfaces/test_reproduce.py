@@ -105,6 +105,7 @@ def test_speech_in_any_folder_beside_the_published_figures(voices: Path, tmp_pat
         (["speech", "--quick", "--data", "nowhere"], "nowhere"),
         (["sprites", "--preset", "dmeo"], "did you mean 'demo'?"),
         (["sprites", "model.kk=3"], "did you mean 'model.k'?"),
+        (["sprites", "--seeds", "3", "train.seed=5"], "train.seed = 5: of reproduce it is asked with --seed"),
     ],
 )
 def test_bad_input_is_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
@@ -185,7 +186,8 @@ def test_differences_between_losses_that_seeds_explain_are_called_none() -> None
     )
     assert said[0] == "less against full: multifactor score -0.190 ± 0.006."
     assert said[1] == "same against full: multifactor score none."
-    assert "two standard errors" in said[2]
+    assert "a standard error over 3 seeds" in said[2]
+    assert differences({"full": trained(0.9, 0.8), "twin": trained(0.9, 0.8)})[0].endswith("none.")
     assert differences({"full": trained(0.9), "less": trained(0.7)}) == []
 
 

@@ -8,8 +8,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from diskoop.data.sequences import Units
 from diskoop.errors import InputError
-from diskoop.training.checkpoint import RunFolder, load_settings, load_weights, read_tensors, write_tensors
+from diskoop.models.autoencoder import build_model
+from diskoop.settings import Settings
+from diskoop.training.checkpoint import (
+    RunFolder,
+    load_model,
+    load_settings,
+    load_weights,
+    read_tensors,
+    write_tensors,
+)
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float64).reshape(3, 4).T,
@@ -82,6 +92,20 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
         load_weights(layer, {**fine, "more": torch.zeros(1)}, tmp_path)
     with pytest.raises(InputError, match=r"'bias' has shape \(4,\), wanted \(3,\)"):
         load_weights(layer, {**fine, "bias": torch.zeros(4)}, tmp_path)
+
+
+def test_a_model_from_before_a_setting_existed_is_read(tmp_path: Path) -> None:
+    chosen = Settings.of({"model": {"k": 6, "h": 5}, "spectrum": {"static": 2}})
+    model = build_model(chosen.model, (3,))
+    record = chosen.model_dump()
+    del record["model"]["decoder_memory"], record["model"]["dynamic_noise"]
+    folder = RunFolder(tmp_path)
+    written = {"settings": record, "frame": (3,), "units": vars(Units())}
+    write_tensors(folder.model, "model", model.state_dict(), written)
+    again, _ = load_model(folder, chosen)
+    assert all(torch.equal(weight, model.state_dict()[name]) for name, weight in again.state_dict().items())
+    with pytest.raises(InputError, match="has changed since"):
+        load_model(folder, chosen.replaced({"model": {"dynamic_noise": 0.5}}))
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

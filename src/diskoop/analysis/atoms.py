@@ -29,7 +29,7 @@ Array = NDArray[Any]
 # that do not at the widest gap in this range (of what all latents change), on a logarithmic scale.
 LEAST_AGREEMENT = 0.3
 VISIBLE = (0.0005, 0.005)
-TRIED = 64  # sequences on which each direction is tried
+TRIED_ON = 64  # sequences on which each direction is tried
 TIED = 0.25  # dynamic modes that depend on each other this much are one motion; separate motions are nearer to 0
 WEAK = 0.05  # a dynamic mode with a smaller share of the motion does not stand for itself
 FRAMES = 32  # of a sequence are enough to tell its motion by
@@ -119,7 +119,7 @@ def _used_directions(parts: Decomposition, codes: Array, seed: int) -> Array:
     steady: Array = directions[(agreement > LEAST_AGREEMENT) & (variances > 1e-12 * scale)]
     static = parts.factors["static"].projector.cpu().double()
     along = [static @ torch.from_numpy(np.outer(direction, direction)) for direction in steady]
-    seen = np.array(effects(parts, along, seed, TRIED))
+    seen = np.array(effects(parts, along, seed, TRIED_ON))
     return steady[seen >= visible_from(seen)]
 
 

@@ -32,6 +32,7 @@ from diskoop.settings import Settings
 from diskoop.training.fast import FastStep
 from diskoop.training.feeding import Resident
 from diskoop.training.objective import Objective
+from diskoop.training.precision import weights_dtype
 from diskoop.training.step import PlainStep, Step, Taken, adam, set_rate
 
 PATIENCE = 60.0  # seconds that a table of `growth` may take where there is no CUDA
@@ -91,7 +92,7 @@ def fresh_model(case: Case, device: torch.device) -> KoopmanAutoencoder:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = build_model(case.settings.model, case.frame)
-    return model.to(device, torch.float64 if case.settings.train.precision == "64" else torch.float32)
+    return model.to(device, weights_dtype(case.settings.train))
 
 
 def paper_spectral_loss(C: Tensor, static: int, radius: float) -> Tensor:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import Summary
@@ -70,15 +71,28 @@ def over_seeds(trainings: Sequence[Measured]) -> Measured:
     return Measured(first.name, figures, origin, tuple(notes))
 
 
-def difference(key: str, trainings: Sequence[Measured], others: Sequence[Measured]) -> tuple[float, float]:
-    """By how much a figure of some trainings exceeds that of others: the mean difference, and its standard error.
+class Difference(NamedTuple):
+    """By how much a figure of some trainings exceeds that of others, on average over seeds."""
+
+    by: float
+    error: float  # its standard error
+    needed: float  # how many standard errors chance exceeds in 5% (Student's t): 4.3 with three seeds
+
+    @property
+    def is_sure(self) -> bool:
+        return abs(self.by) > self.needed * self.error
+
+
+def difference(key: str, trainings: Sequence[Measured], others: Sequence[Measured]) -> Difference:
+    """The difference between two models, each trained several times.
 
     Both are in order of the same seeds. Trainings with one seed begin alike and see the same sequences in the same
     order, so they are compared in pairs.
     """
     pairs = zip(trainings, others, strict=True)
     values = np.array([mine.figures[key].mean - theirs.figures[key].mean for mine, theirs in pairs])
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    error = float(values.std(ddof=1) / np.sqrt(len(values)))
+    return Difference(float(values.mean()), error, float(stats.t.ppf(0.975, len(values) - 1)))
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,8 @@ class Order:
 def settings_for(order: Order) -> Settings:
     """The preset's settings on the data there are: the real set's where a folder was given, else the stand-in."""
     recipe = order.recipe
+    if "seed" in order.overrides.get("train", {}):
+        raise InputError(f"train.seed = {order.overrides['train']['seed']}: of reproduce it is asked with --seed")
     preset = read_yaml(order.preset or (recipe.quick if order.quick else recipe.paper))
     if order.quick and order.preset is None:
         preset = merged(preset, dict(recipe.change))
@@ -163,7 +165,8 @@ def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results
         raise InputError(f"--who says who speaks, got it for {order.name}")
     if RunFolder(order.out).settings.exists():
         raise InputError(f"{str(order.out)!r} is a run's own folder; choose another with --out")
-    settings_for(order)  # what is wrong with them is said before anything is
+    for mine in order.trainings("run").values():  # what is wrong with one of them is said before any is trained
+        settings_for(mine)
     stand_in = f"{recipe.stand_in}, which are made here and stand in for the real set"
     which = stand_in if order.data is None else f"the files in {order.data}"
     reporter.say(f"{recipe.title}: {which}")
@@ -239,11 +242,14 @@ def differences(trainings: Mapping[str, Sequence[Measured]]) -> list[str]:
         said = []
         for words, key in COMPARED.items():
             if all(key in each.figures for each in (*full, *some)):
-                by, error = difference(key, some, full)
-                said.append(f"{words} {by:+.3f} ± {error:.3f}" if abs(by) >= 2 * error else f"{words} none")
+                found = difference(key, some, full)
+                said.append(f"{words} {found.by:+.3f} ± {found.error:.3f}" if found.is_sure else f"{words} none")
         lines.append(f"{other} against {name}: {', '.join(said)}.")
-    rule = "± is a standard error of the difference over seeds; one below two standard errors is called none."
-    return [*lines, f"Differences: {rule}"]
+    rule = (
+        f"Differences: ± is a standard error over {len(full)} seeds; what chance would reach in 5% (Student's t) is "
+        "called none."
+    )
+    return [*lines, rule]
 
 
 def _unlike(bench: Bench) -> tuple[int, int]:

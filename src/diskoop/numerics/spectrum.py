@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from diskoop.errors import InputError
@@ -54,8 +55,11 @@ class Split:
     @classmethod
     def of(cls, C: Tensor, static: int, order: Order = by_distance) -> "Split":
         """The static part of `C` (k, k), `static` eigenvalues and the other half of a pair that would cut; the rest."""
-        schur = _Schur.of(C, order)
-        return schur.split(_first(schur.eigenvalues, static))
+        schur = _Schur.of(C)
+        position = _sorted(schur.eigenvalues, order)
+        chosen = torch.zeros(len(position), dtype=torch.bool)
+        chosen[position[_first(schur.eigenvalues[position], static)]] = True
+        return schur.split(chosen)
 
     def noise_root(self, moment: Tensor) -> Tensor:
         """The symmetric N (k, k) for which rows G @ N, with G (n, k) normal, have the covariance of what is left.
@@ -84,7 +88,6 @@ class Spectrum:
     basis: Tensor  # (..., k, k) float64: its columns are eigenvectors of C, or Re v and Im v side by side
     dual: Tensor  # (..., k, k) its inverse
     matrix: Tensor  # (..., k, k) float64: C itself
-    order: Order = by_distance
 
     @classmethod
     def of(cls, C: Tensor, order: Order = by_distance) -> "Spectrum":
@@ -103,7 +106,7 @@ class Spectrum:
         dual, _ = torch.linalg.inv_ex(basis)  # colliding eigenvalues: see `condition` and the losses
         parts = (eigenvalues.gather(-1, position), basis, dual, here)
         eigenvalues, basis, dual, matrix = (part.to(home) for part in parts)
-        return cls(eigenvalues, basis, dual, matrix, order)
+        return cls(eigenvalues, basis, dual, matrix)
 
     @cached_property
     def to_modes(self) -> Tensor:
@@ -201,8 +204,10 @@ class Spectrum:
         if self.condition < SOUND:  # the same to rounding, and it parts even eigenvalues that coincide
             return (self.basis * selection.unsqueeze(-2)) @ self.dual
         k = self.k
-        each = zip(self.matrix.reshape(-1, k, k), selection.reshape(-1, k), strict=True)
-        parts = [_Schur.of(matrix, self.order).split(chosen).projector for matrix, chosen in each]
+        each = zip(
+            self.matrix.reshape(-1, k, k), self.eigenvalues.reshape(-1, k), selection.reshape(-1, k), strict=True
+        )
+        parts = [_Schur.of(matrix).split_like(values, chosen).projector for matrix, values, chosen in each]
         return torch.stack(parts).reshape(self.matrix.shape)
 
     def pull(self, slope: Tensor) -> Tensor:
@@ -280,19 +285,28 @@ class _Schur:
 
     T: NDArray[np.float64]
     Q: NDArray[np.float64]
-    eigenvalues: Tensor  # (k,) complex128, in order
-    place: NDArray[np.int64]  # (k,): where each of them stands in T
+    eigenvalues: Tensor  # (k,) complex128, as they stand in T
     home: torch.device
 
     @classmethod
-    def of(cls, C: Tensor, order: Order) -> "_Schur":
+    def of(cls, C: Tensor) -> "_Schur":
         here = widened(C.detach()).cpu()
         T, _, real, imaginary, Q, _, info = lapack.dgees(_no_sort, here.numpy())
         if info != 0 or not np.isfinite(T).all():
             raise InputError("cannot decompose an operator that holds NaN or infinity")
-        values = torch.complex(torch.from_numpy(real), torch.from_numpy(imaginary))
-        place = _sorted(values, order)
-        return cls(T, Q, values[place], place.numpy(), C.device)
+        return cls(T, Q, torch.complex(torch.from_numpy(real), torch.from_numpy(imaginary)), C.device)
+
+    def split_like(self, eigenvalues: Tensor, selection: Tensor) -> Split:
+        """`split` by a selection (k,) of the same `eigenvalues` (k,) as another algorithm found them.
+
+        Each is taken for the nearest one here. Their places in an order would not do: where two are equally far from
+        1, rounding decides which comes first.
+        """
+        here, there = self.eigenvalues.numpy(), eigenvalues.cpu().numpy()
+        mine, theirs = linear_sum_assignment(np.abs(here[:, None] - there[None, :]))
+        chosen = torch.zeros(len(here), dtype=torch.bool)
+        chosen[mine] = selection.cpu()[theirs]
+        return self.split(chosen)
 
     def split(self, selection: Tensor) -> Split:
         """Divide latents between the eigenvalues of a conjugate-closed boolean `selection` (k,) and the others.
@@ -305,9 +319,8 @@ class _Schur:
         count = int(selection.sum())
         Y = np.zeros((count, k - count))
         if 0 < count < k:
-            first = np.zeros(k, np.int32)
-            first[self.place[selection.cpu().numpy()]] = 1
-            T, Q, _, _, count, _, _, failed = lapack.dtrsen(first, T, Q, job="N")
+            T, Q, _, _, moved, _, _, failed = lapack.dtrsen(selection.numpy().astype(np.int32), T, Q, job="N")
+            failed = failed or moved != count  # two that collide were a pair here, and not where they were chosen
             Y, scale, _ = lapack.dtrsyl(T[:count, :count], T[count:, count:], T[:count, count:], isgn=-1)
             Y = np.full_like(Y, np.inf) if failed or not scale else Y / scale
         if not np.abs(Y).max(initial=0) < LARGEST_PART:

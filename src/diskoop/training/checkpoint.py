@@ -112,7 +112,7 @@ def save_model(
 def load_model(folder: RunFolder, settings: Settings) -> tuple[KoopmanAutoencoder, Units]:
     """The trained network, and the units it speaks."""
     weights, record = read_tensors(folder.model, "model")
-    if record["settings"] != settings.model_dump():
+    if Settings.of(record["settings"]) != settings:  # settings that are younger than the run have their defaults
         raise InputError(f"{folder.settings} has changed since {folder.model} was trained with it")
     model = build_model(settings.model, record["frame"])
     model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))

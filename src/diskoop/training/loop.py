@@ -33,6 +33,7 @@ from diskoop.training.checkpoint import (
     save_checkpoint,
     save_model,
     save_operator,
+    write_metrics,
 )
 from diskoop.training.estimate import Estimate, clock, estimate
 from diskoop.training.fast import FastStep, obstacle
@@ -43,6 +44,7 @@ from diskoop.training.progress import Bar, Reporter
 from diskoop.training.step import PlainStep, Step, Taken, adam
 
 SAVING_SHARE = 0.01  # of the time may go into checkpoints: on a GPU an epoch may take less than ten of them
+LONGEST_UNSAVED = 600  # seconds: a disk that once was slow does not put the next checkpoint off for ever
 VALIDATED = 4  # training batches in one of validation
 NUMBERS = {"bf16": "bf16", "64": "float64"}  # worth telling
 
@@ -134,7 +136,8 @@ class Training:
     @property
     def save_is_due(self) -> bool:
         """At the end, and before it as often as saving takes no more than a small share of the time."""
-        return self.state.step == self.total or time.perf_counter() - self.saved_at >= self.saving / SAVING_SHARE
+        patience = min(self.saving / SAVING_SHARE, LONGEST_UNSAVED)
+        return self.state.step == self.total or time.perf_counter() - self.saved_at >= patience
 
     def restore(self) -> None:
         self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.origin)
@@ -221,6 +224,8 @@ class Training:
         state.sums, state.seconds, state.waited = {}, 0.0, 0.0
         if self.save_is_due:
             self.save()
+        else:
+            write_metrics(self.folder, state.history)
         self.board(row)
         bar.epoch(row)
 
@@ -336,7 +341,7 @@ def _sets(settings: Settings) -> tuple[Sequences, Sequences | None]:
 
 
 def tensorboard(folder: RunFolder) -> Callable[[Mapping[str, Any]], None]:
-    """A function that shows a row of metrics in TensorBoard."""
+    """A function that shows a row of metrics in TensorBoard; rows that an interrupted run had shown beyond it go."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -344,7 +349,8 @@ def tensorboard(folder: RunFolder) -> Callable[[Mapping[str, Any]], None]:
     writers: list[Any] = []  # opened by the first row: a run that cannot start leaves no folder
 
     def show(row: Mapping[str, Any]) -> None:
-        writers.extend([] if writers else [SummaryWriter(str(folder.path / "tensorboard"))])
+        if not writers:
+            writers.append(SummaryWriter(str(folder.path / "tensorboard"), purge_step=row["step"]))
         for name, value in row.items():
             writers[0].add_scalar(name.replace(".", "/"), value, row["step"])
         writers[0].flush()

@@ -262,5 +262,6 @@ def second_moment(z: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         frames = z.flatten(0, 1)
         return frames.mT @ frames / len(frames)
-    frames = torch.where(mask.to(z.device).unsqueeze(-1), z, 0.0).flatten(0, 1)  # padding may hold anything
+    mask = mask.to(z.device)
+    frames = torch.where(mask.unsqueeze(-1), z, 0.0).flatten(0, 1)  # padding may hold anything
     return frames.mT @ frames / mask.sum()
