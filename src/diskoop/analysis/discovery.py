@@ -26,7 +26,7 @@ Verdict = Callable[[Iterator[Tensor], Array], Mapping[str, Array]]
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
 
 # What a factor is, whatever its name: something that stays, something that holds modes of the dynamic part, or the
-# static directions that are in no factor.
+# directions that are in no factor.
 Kind = Literal["factor", "motion", "remainder"]
 
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
@@ -91,7 +91,7 @@ class Found:
 
     @property
     def without_remainder(self) -> tuple[FoundFactor, ...]:
-        """Those that stand for something: all but the static directions that are in no factor."""
+        """Those that stand for something: all but the directions that are in no factor."""
         return tuple(each for each in self.factors if each.kind != "remainder")
 
     def _repr_html_(self) -> str:
