@@ -65,6 +65,7 @@ def test_settings_cannot_be_changed_by_accident() -> None:
         ("model.k=0", "model.k should be greater than or equal to 1, got 0"),
         ("train.lr=nan", "train.lr should be a finite number"),
         ("train.blur=perhaps", "train.blur should be a valid boolean"),
+        ("spectrum.static=atuo", "spectrum.static should be a whole number or auto, got 'atuo'"),
         ("train.precision=16", "train.precision should be 'auto', '32', 'bf16' or '64', got '?16"),
         ("model.k=true", "model.k should be a number, got True"),
         ("train.lr=1e6", "train.lr should be less than or equal to 100"),

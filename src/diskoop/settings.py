@@ -26,6 +26,12 @@ def _no_flag(value: Any) -> Any:
     return value
 
 
+def _whole_or_auto(value: Any) -> Any:
+    if isinstance(value, str) and not value.isdecimal():  # auto itself is a number by now, see Settings.of
+        raise ValueError("should be a whole number or auto")
+    return value
+
+
 def _word(value: Any) -> Any:
     """YAML reads 32 as a number where the setting is a word."""
     return str(value) if type(value) is int else value
@@ -74,7 +80,7 @@ class ModelSettings(Record):
 
 
 class SpectrumSettings(Record):
-    static: Whole = 8  # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
+    static: Annotated[Whole, BeforeValidator(_whole_or_auto)] = 8  # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
     radius: Weight = 0.5  # epsilon: where the other eigenvalues should stay
     delta: Positive = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
     order: Literal["distance", "modulus"] = "distance"
