@@ -80,7 +80,8 @@ class ModelSettings(Record):
 
 
 class SpectrumSettings(Record):
-    static: Annotated[Whole, BeforeValidator(_whole_or_auto)] = 8  # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
+    # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
+    static: Annotated[Whole, BeforeValidator(_whole_or_auto)] = 8
     radius: Weight = 0.5  # epsilon: where the other eigenvalues should stay
     delta: Positive = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
     order: Literal["distance", "modulus"] = "distance"
