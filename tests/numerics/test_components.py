@@ -42,6 +42,25 @@ def test_known_sources_are_found_again(random: np.random.Generator) -> None:
     assert sorted(likeness.argmax(1)) == [0, 1, 2]
 
 
+def test_columns_that_are_uncorrelated_exactly_keep_all_their_directions() -> None:
+    """Their singular vectors hold zeros, whose sign is 0."""
+    grid = np.stack(np.meshgrid([-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-3.0, 0.0, 3.0]), -1).reshape(-1, 3)
+    found = independent_components(grid, np.eye(3), seed=0)
+    assert np.allclose(found.writing @ found.reading, np.eye(3))
+    assert np.allclose(found.read(grid).std(0), 1)
+
+
+def test_rounding_does_not_turn_components(random: np.random.Generator) -> None:
+    """Principal scores are uncorrelated but for rounding, and that must not decide where the search begins."""
+    codes = random.laplace(size=(500, 4)) @ random.normal(size=(4, 4))
+    codes -= codes.mean(0)
+    directions = principal_directions(codes)[0]
+    found = independent_components(codes, directions, seed=0).reading
+    for _ in range(5):
+        shaken = codes * (1 + 1e-14 * random.normal(size=codes.shape))
+        assert np.allclose(independent_components(shaken, directions, seed=0).reading, found, atol=1e-6)
+
+
 def test_one_direction_needs_no_turning(random: np.random.Generator) -> None:
     codes = np.outer(random.normal(size=50), [3.0, 4.0])
     found = independent_components(codes, np.array([[0.6, 0.8]]), seed=0)

@@ -47,13 +47,28 @@ def independent_components(codes: Array, directions: Array, seed: int) -> Compon
     if len(directions) < 2:  # nothing to turn
         unmixing = np.diag(1 / scores.std(0))
     else:
-        ica = FastICA(whiten="unit-variance", max_iter=1000, tol=1e-5, random_state=seed)
+        whitening = _whitening(scores)
+        ica = FastICA(whiten=False, max_iter=1000, tol=1e-5, random_state=seed)
         with warnings.catch_warnings():
             # Gaussian directions turn for ever. What is unsettled shows where it matters: in the stability.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            ica.fit(scores)
-        unmixing = ica.components_
+            ica.fit(scores @ whitening.T)
+        unmixing = ica.components_ @ whitening
+        unmixing /= (scores @ unmixing.T).std(0)[:, None]
     return Components(directions.T @ unmixing.T, np.linalg.inv(unmixing).T @ directions, mean)
+
+
+def _whitening(x: Array) -> Array:
+    """(d, d): x @ whitening.T is uncorrelated and of variance 1, for centred `x` (n, d).
+
+    Each direction's largest entry is positive. scikit-learn's own whitening goes by the sign of the first, which in
+    columns that are uncorrelated to begin with is rounding, another one on another machine, or 0: then the direction
+    is lost.
+    """
+    directions, sizes, _ = np.linalg.svd(x.T, full_matrices=False)
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(0)[None], 0)
+    whitening: Array = (directions * np.sign(largest) / sizes).T * np.sqrt(len(x))
+    return whitening
 
 
 def dependence(y: Array) -> Array:
