@@ -36,12 +36,12 @@ from diskoop.data import open_data
 from diskoop.data.sequences import SPLITS, Sequences, Split
 from diskoop.errors import InputError
 from diskoop.evaluation.judges import Judge, judge_for
-from diskoop.evaluation.protocols import Plan, one_at_a_time
+from diskoop.evaluation.protocols import ProtocolConfig, one_at_a_time
 from diskoop.run import Run, load
 from diskoop.settings import Settings, merged, parse_overrides
 from diskoop.storage import write_text
 from diskoop.training.checkpoint import RunFolder, load_settings, read_metrics
-from diskoop.training.loop import at_home_anywhere, resume, train
+from diskoop.training.loop import resume, train, with_absolute_paths
 
 Row = dict[str, Any]
 SHOWN = {
@@ -76,7 +76,7 @@ def read_plan(file: Path, overrides: list[str]) -> dict[str, Any]:
 def trained(settings: Settings, path: Path) -> None:
     """A finished run in the folder `path`, whatever was there of it before; a run of other settings is an error."""
     folder = RunFolder(path)
-    if folder.settings.exists() and load_settings(folder) != at_home_anywhere(settings):
+    if folder.settings.exists() and load_settings(folder) != with_absolute_paths(settings):
         raise InputError(f"{str(path)!r} holds a run of other settings than the plan's; choose another folder")
     if folder.model.exists():
         return
@@ -96,7 +96,9 @@ def scored(path: Path, device: str, split: Split) -> Row:
     began = time.perf_counter()
     run = run.keep(run.find_factors())
     found = time.perf_counter() - began
-    figures, notes = one_at_a_time(run, everything.part("train"), everything.part(split), judge, Plan(repeats=1))
+    figures, notes = one_at_a_time(
+        run, everything.part("train"), everything.part(split), judge, ProtocolConfig(repeats=1)
+    )
     return {
         "steps": history["step"],
         "training seconds": sum(row["seconds"] for row in rows),

@@ -19,7 +19,7 @@ import torch
 
 from diskoop import Run, Sequences, load
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.discovery import Found, LabelFree, explained_by
+from diskoop.analysis.discovery import DiscoveryResult, LabelFree, explained_by
 
 MOST = 4096
 
@@ -110,7 +110,7 @@ def measured(run: Run, clips: Sequences, title: str) -> dict[str, Any]:
     }
 
 
-def described(parts: Decomposition, found: Found) -> list[dict[str, Any]]:
+def described(parts: Decomposition, found: DiscoveryResult) -> list[dict[str, Any]]:
     """Each factor with the labels that explain a tenth of its codes at least."""
     rows = []
     for each in found.factors:

@@ -19,8 +19,8 @@ import numpy as np
 
 from diskoop.data import load_data
 from diskoop.settings import Settings
+from diskoop.training.batches import read_ahead
 from diskoop.training.checkpoint import RunFolder
-from diskoop.training.feeding import read_ahead
 from diskoop.training.loop import Training
 from diskoop.training.progress import Reporter
 

@@ -18,7 +18,7 @@ import torch
 from diskoop.bench.pieces import CLASSES, onlooker
 from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.evaluation.baselines import untrained
-from diskoop.evaluation.protocols import WAYS, Plan, sampled_halves
+from diskoop.evaluation.protocols import WAYS, ProtocolConfig, sampled_halves
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics.operator import Operator
 from diskoop.run import Run
@@ -65,7 +65,7 @@ def measure(repeats: int, sequences: int, device: str, size: int) -> dict[str, A
 
     def protocol(times: int) -> tuple[Clock, float]:
         clock, began = Clock(), time.perf_counter()
-        plan = Plan(repeats=times, watch=clock.watch)
+        plan = ProtocolConfig(repeats=times, progress=clock.watch)
         sampled_halves("two/paper", run, clips, WAYS["paper"], halves, judge, "action", plan)
         return clock, time.perf_counter() - began
 

@@ -16,7 +16,7 @@ import torch
 
 from diskoop.data import open_data
 from diskoop.evaluation.judges import judge_for
-from diskoop.evaluation.protocols import Plan, one_at_a_time
+from diskoop.evaluation.protocols import ProtocolConfig, one_at_a_time
 from diskoop.run import load
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
@@ -49,7 +49,7 @@ def score(path: Path, device: str) -> float:
     everything = open_data(run.settings.data)
     judge = judge_for(everything, run.settings.data, device)
     run = run.keep(run.find_factors())
-    figures, _ = one_at_a_time(run, everything.part("train"), everything.part("test"), judge, Plan(repeats=1))
+    figures, _ = one_at_a_time(run, everything.part("train"), everything.part("test"), judge, ProtocolConfig(repeats=1))
     return figures["multifactor/score"].mean
 
 

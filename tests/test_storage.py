@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from diskoop.errors import InputError
-from diskoop.storage import cache_folder, whole_file, whole_folder, write_text
+from diskoop.storage import atomic_folder, atomic_write, cache_folder, write_text
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     target = tmp_path / "new" / "file.txt"
-    with whole_file(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text("half")
         assert not target.exists()
         temporary.write_text("whole")
@@ -31,7 +31,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def _interrupted_write(target: Path) -> None:
-    with whole_file(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text("new")
         raise KeyboardInterrupt
 
@@ -45,13 +45,13 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
 
 def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
     target = tmp_path / "runs" / "one"
-    with whole_folder(target) as temporary:
+    with atomic_folder(target) as temporary:
         (temporary / "file").write_text("x")
         assert not target.exists()
     assert [file.name for file in target.iterdir()] == ["file"]
     assert [file.name for file in target.parent.iterdir()] == ["one"]
     (tmp_path / "empty").mkdir()
-    with whole_folder(tmp_path / "empty") as temporary:
+    with atomic_folder(tmp_path / "empty") as temporary:
         (temporary / "file").write_text("x")
     assert (tmp_path / "empty" / "file").exists()
 

@@ -14,7 +14,7 @@ from diskoop.data.sequences import Sequences, Units
 from diskoop.data.sound import HOP
 from diskoop.errors import InputError
 from diskoop.numerics.spectrum import NEAR, Spectrum, from_one
-from diskoop.storage import whole_file
+from diskoop.storage import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ def save_figure(figure: "Figure", path: str | Path) -> Path:
     path = Path(path)
     if path.suffix not in PICTURE_FILES:
         raise InputError(f"expected a picture's name ending in {', '.join(PICTURE_FILES)}, got {str(path)!r}")
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, dpi=150, facecolor=PAPER, format=path.suffix.removeprefix("."))
     return path
 
@@ -204,7 +204,7 @@ def save_animation(
             sheet.paste(picture.resize((wide * scale, tall * scale), Image.Resampling.NEAREST), corner)
             pen.text((corner[0], corner[1] - 15), _shortened(pen, caption, wide * scale), fill=INK)
         frames.append(sheet)
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=milliseconds, loop=0, lossless=True)
     return path
 

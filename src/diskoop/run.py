@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.catalogue import load_found, save_found
 from diskoop.analysis.decomposition import Decomposition, at_once, chunks
-from diskoop.analysis.discovery import Found, LabelFree, Way
+from diskoop.analysis.discovery import DiscoveryResult, FactorDiscovery, LabelFree
+from diskoop.analysis.factor_file import load_factors, save_factors
 from diskoop.data import open_data
 from diskoop.data.sequences import Sequences, Split, Units
 from diskoop.errors import InputError
@@ -22,8 +22,8 @@ from diskoop.numerics.operator import Operator, fit_operator
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.pictures import draw_spectrum, figure_bytes
 from diskoop.settings import Settings
+from diskoop.training.batches import Batch, read_ahead
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
-from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import ORDERS
 
 ENOUGH = 4096  # sequences to find factors in
@@ -38,7 +38,7 @@ class Run:
     operator: Operator
     units: Units
     folder: RunFolder
-    found: Found | None = None  # the factors in factors.json
+    found: DiscoveryResult | None = None  # the factors in factors.json
 
     def __repr__(self) -> str:
         choice = self.settings
@@ -64,7 +64,7 @@ class Run:
         if weight.is_cuda:
             feed = read_ahead(clips, batches, weight.dtype, pinned=True)
         else:  # a reader would only take turns with the networks
-            feed = (Ready(indices, *clips.fetch(indices, weight.dtype), 0.0) for indices in batches)
+            feed = (Batch(indices, *clips.fetch(indices, weight.dtype), 0.0) for indices in batches)
         for ready in feed:
             latents = self.model.encode(*clips.deliver(ready.x, ready.mask, weight))
             z[ready.indices[0] : ready.indices[-1] + 1, : latents.shape[1]] = latents
@@ -76,7 +76,7 @@ class Run:
         named = {} if self.found is None else {each.name: each.factor for each in self.found.factors}
         return Decomposition.of(self.model, mine, clips, z, choice.static, order, mask, named)
 
-    def find_factors(self, clips: Sequences | None = None, way: Way | None = None) -> Found:
+    def find_factors(self, clips: Sequences | None = None, way: FactorDiscovery | None = None) -> DiscoveryResult:
         """Factors in `clips` (by default up to 4096 training sequences), without labels or in another `way`."""
         if clips is None:
             clips = self.data("train")
@@ -85,16 +85,16 @@ class Run:
                 clips = clips.select(np.sort(random.permutation(len(clips))[:ENOUGH]))
         return (way or LabelFree()).find(self.decompose(clips))
 
-    def keep(self, found: Found) -> "Run":
+    def keep(self, found: DiscoveryResult) -> "Run":
         """The run with these factors, which are written to its folder; `swap` and all others know their names."""
-        save_found(self.folder, found, self.model)
+        save_factors(self.folder, found, self.model)
         return replace(self, found=found)
 
     def rename(self, names: Mapping[str, str]) -> "Run":
         """The run with other names for its factors, {old: new}, in its folder too."""
         return self.keep(self.require_found().renamed(names))
 
-    def require_found(self) -> Found:
+    def require_found(self) -> DiscoveryResult:
         """The factors in the run's folder; an InputError if none were found yet."""
         if self.found is None:
             again = f"diskoop factors {shlex.quote(str(self.folder.path))}"
@@ -154,5 +154,5 @@ def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
     model, units = load_model(folder, settings)
     operator = load_operator(folder, model)
     operator = replace(operator, matrix=operator.matrix.to(device))
-    found = load_found(folder, model, settings.model.k) if factors else None
+    found = load_factors(folder, model, settings.model.k) if factors else None
     return Run(settings, model.to(device).eval(), operator, units, folder, found)

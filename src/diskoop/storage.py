@@ -12,7 +12,7 @@ from diskoop.errors import InputError
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary name beside `path`; it takes the name `path` when the block ends well, and is removed otherwise."""
     path = Path(path)
     with _naming(path):
@@ -33,7 +33,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """The same for a folder that is not there yet, or is empty."""
     path = Path(path)
     with _naming(path):
@@ -60,7 +60,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -14,7 +14,7 @@ from diskoop.analysis.atoms import Atoms, find_atoms
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery import (
     COLUMNS,
-    Found,
+    DiscoveryResult,
     Guided,
     LabelFree,
     ModeSearch,
@@ -48,11 +48,11 @@ def elsewhere() -> Decomposition:
 
 
 @pytest.fixture(scope="module")
-def found(parts: Decomposition) -> Found:
+def found(parts: Decomposition) -> DiscoveryResult:
     return LabelFree().find(parts)
 
 
-def nearest(found: Found, projector: Tensor) -> Factor:
+def nearest(found: DiscoveryResult, projector: Tensor) -> Factor:
     return min((each.factor for each in found.factors), key=lambda f: float((f.projector - projector).norm()))
 
 
@@ -60,7 +60,7 @@ def with_factors(parts: Decomposition, factors: Mapping[str, Factor]) -> Decompo
     return replace(parts, factors={**parts.factors, **factors})
 
 
-def test_known_factors_are_found_without_labels(found: Found) -> None:
+def test_known_factors_are_found_without_labels(found: DiscoveryResult) -> None:
     assert sorted(found.names) == ["factor-1", "factor-2", "motion-1", "motion-2", "motion-3"]
     assert [each.dimensions for each in found.factors] == [
         round(float(each.factor.projector.trace())) for each in found.factors
@@ -85,7 +85,7 @@ def test_factors_that_are_independent_exactly_are_found_exactly() -> None:
         assert np.allclose(mine, x + (x[donor] - x) @ projector.numpy(), atol=1e-8)
 
 
-def test_known_factors_are_swapped(found: Found, elsewhere: Decomposition) -> None:
+def test_known_factors_are_swapped(found: DiscoveryResult, elsewhere: Decomposition) -> None:
     """Motions have eigenvalues of their own and are exact; the static ones are estimated from 1620 sequences."""
     donor = np.roll(np.arange(len(elsewhere)), 7)
     x = elsewhere.z.numpy()
@@ -98,7 +98,7 @@ def test_known_factors_are_swapped(found: Found, elsewhere: Decomposition) -> No
     assert torch.allclose(static, KNOWN["level"] + KNOWN["mark"], atol=1e-8)
 
 
-def test_it_is_the_same_every_time_whatever_the_order(parts: Decomposition, found: Found) -> None:
+def test_it_is_the_same_every_time_whatever_the_order(parts: Decomposition, found: DiscoveryResult) -> None:
     again = LabelFree().find(parts)
     assert again.names == found.names
     assert all(
@@ -110,7 +110,7 @@ def test_it_is_the_same_every_time_whatever_the_order(parts: Decomposition, foun
         assert float((like.projector - each.factor.projector).norm()) < 0.1
 
 
-def test_labels_are_not_looked_at(parts: Decomposition, found: Found) -> None:
+def test_labels_are_not_looked_at(parts: Decomposition, found: DiscoveryResult) -> None:
     blind = replace(parts, clips=replace(parts.clips, labels={}, values={}))
     assert all(
         torch.equal(a.factor.projector, b.factor.projector)
@@ -124,7 +124,7 @@ def test_a_count_can_be_asked_for(parts: Decomposition) -> None:
         LabelFree(count=9).find(parts)
 
 
-def test_strengths_are_shares_of_the_whole_change(found: Found, parts: Decomposition) -> None:
+def test_strengths_are_shares_of_the_whole_change(found: DiscoveryResult, parts: Decomposition) -> None:
     """Behind identity networks a part's share of the change is its share of the variance, whatever the set's order."""
     total = parts.z.flatten(0, 1).var(0).sum()
     by_level = LabelFree(resamples=1, starts=1).find(parts.select(np.argsort(parts.clips.labels["level"])))
@@ -302,7 +302,7 @@ def test_pieces_that_are_not_found_again_join_what_they_depend_on(parts: Decompo
 
 
 def test_of_several_fits_the_steadiest_is_taken(
-    parts: Decomposition, found: Found, monkeypatch: pytest.MonkeyPatch
+    parts: Decomposition, found: DiscoveryResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One start ends in a wrong turn."""
     turned = Atoms.turned
@@ -418,11 +418,11 @@ def test_progress_is_watched(parts: Decomposition) -> None:
         seen.append((len(over), what))
         return over
 
-    LabelFree(resamples=2, watch=watch).find(parts)
+    LabelFree(resamples=2, progress=watch).find(parts)
     assert seen == [(2, "resampling")]
 
 
-def test_factors_are_renamed(found: Found) -> None:
+def test_factors_are_renamed(found: DiscoveryResult) -> None:
     renamed = found.renamed({"factor-1": "level", "motion-2": "fast spin"})
     assert {"level", "fast spin", "factor-2"} <= set(renamed.names)
     assert [
@@ -438,7 +438,7 @@ def test_factors_are_renamed(found: Found) -> None:
         found.renamed({"factor-1": "factor-2"})
 
 
-def test_a_notebook_sees_a_table(found: Found) -> None:
+def test_a_notebook_sees_a_table(found: DiscoveryResult) -> None:
     table = found._repr_html_()
     assert table.count("<tr>") == 1 + len(found.factors)
     assert all(f"<td>{name}</td>" in table for name in found.names)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from diskoop.analysis.catalogue import load_found, save_found
-from diskoop.analysis.discovery import Found, FoundFactor
+from diskoop.analysis.discovery import DiscoveredFactor, DiscoveryResult
+from diskoop.analysis.factor_file import load_factors, save_factors
 from diskoop.errors import InputError
 from diskoop.numerics import Factor
 from diskoop.training.checkpoint import RunFolder
@@ -22,19 +22,19 @@ def model() -> nn.Module:
 
 
 @pytest.fixture
-def found(generator: torch.Generator) -> Found:
+def found(generator: torch.Generator) -> DiscoveryResult:
     projectors = torch.randn(3, 3, 3, generator=generator, dtype=torch.float64)
-    first = FoundFactor(Factor("hair", projectors[0]), 2, 0.25, 0.9, "factor", ("motion", 0.1))
-    second = FoundFactor(Factor("motion", projectors[1]), 1, 0.5, None, "motion", None)
-    third = FoundFactor(Factor("rest", projectors[2]), 1, 0.01, kind="remainder")
-    return Found((first, second, third), "label-free", "puppets, 40 sequences", ("a note",))
+    first = DiscoveredFactor(Factor("hair", projectors[0]), 2, 0.25, 0.9, "factor", ("motion", 0.1))
+    second = DiscoveredFactor(Factor("motion", projectors[1]), 1, 0.5, None, "motion", None)
+    third = DiscoveredFactor(Factor("rest", projectors[2]), 1, 0.01, kind="remainder")
+    return DiscoveryResult((first, second, third), "label-free", "puppets, 40 sequences", ("a note",))
 
 
-def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path, model: nn.Module, found: Found) -> None:
+def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
     folder = RunFolder(tmp_path)
-    assert load_found(folder, model, 3) is None
-    save_found(folder, found, model)
-    back = load_found(folder, model, 3)
+    assert load_factors(folder, model, 3) is None
+    save_factors(folder, found, model)
+    back = load_factors(folder, model, 3)
     assert back is not None
     assert (back.names, back.way, back.source, back.notes) == (found.names, found.way, found.source, found.notes)
     for mine, theirs in zip(found.factors, back.factors, strict=True):
@@ -42,35 +42,35 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path, model: nn.Module, f
         assert _figures(mine) == _figures(theirs)
 
 
-def _figures(each: FoundFactor) -> tuple[object, ...]:
+def _figures(each: DiscoveredFactor) -> tuple[object, ...]:
     return each.name, each.dimensions, each.strength, each.stability, each.kind, each.nearest
 
 
-def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found: Found) -> None:
+def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
     """It said what moves, and what was left over was called rest."""
     folder = RunFolder(tmp_path)
-    save_found(folder, found, model)
+    save_factors(folder, found, model)
     page = json.loads(folder.factors.read_text())
     assert page["format"] == "diskoop factors 2"
     for entry in page["factors"]:
         entry["moves"] = entry.pop("kind") == "motion"
     folder.factors.write_text(json.dumps(page | {"format": "diskoop factors 1"}))
-    back = load_found(folder, model, 3)
+    back = load_factors(folder, model, 3)
     assert back is not None
     assert [_figures(each) for each in back.factors] == [_figures(each) for each in found.factors]
     assert torch.equal(back.factors[2].factor.projector, found.factors[2].factor.projector)
     assert (back.way, back.source, back.notes) == (found.way, found.source, found.notes)
-    save_found(folder, back, model)
+    save_factors(folder, back, model)
     assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 2"
     folder.factors.write_text(json.dumps(page))  # today's format with yesterday's entries
     with pytest.raises(InputError, match="is damaged"):
-        load_found(folder, model, 3)
+        load_factors(folder, model, 3)
 
 
-def test_what_is_left_over_is_so_under_any_name(tmp_path: Path, model: nn.Module, found: Found) -> None:
+def test_what_is_left_over_is_so_under_any_name(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
     folder = RunFolder(tmp_path)
-    save_found(folder, found.renamed({"rest": "unused", "hair": "rest"}), model)
-    back = load_found(folder, model, 3)
+    save_factors(folder, found.renamed({"rest": "unused", "hair": "rest"}), model)
+    back = load_factors(folder, model, 3)
     assert back is not None
     assert {each.name: each.kind for each in back.factors} == {
         "rest": "factor",
@@ -79,10 +79,10 @@ def test_what_is_left_over_is_so_under_any_name(tmp_path: Path, model: nn.Module
     }
 
 
-def test_factors_of_another_model_are_refused(tmp_path: Path, model: nn.Module, found: Found) -> None:
-    save_found(RunFolder(tmp_path), found, model)
+def test_factors_of_another_model_are_refused(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
+    save_factors(RunFolder(tmp_path), found, model)
     with pytest.raises(InputError, match="belongs to another model"):
-        load_found(RunFolder(tmp_path), nn.Linear(3, 3), 3)
+        load_factors(RunFolder(tmp_path), nn.Linear(3, 3), 3)
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_factors_of_another_model_are_refused(tmp_path: Path, model: nn.Module, 
         (lambda page: page["factors"][0].update(name="motion") or page, "two factors are called 'motion'"),
     ],
 )
-def test_damage_is_named(change: object, said: str, tmp_path: Path, model: nn.Module, found: Found) -> None:
+def test_damage_is_named(change: object, said: str, tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
     assert callable(change)
     folder = RunFolder(tmp_path)
-    save_found(folder, found, model)
+    save_factors(folder, found, model)
     folder.factors.write_text(json.dumps(change(json.loads(folder.factors.read_text()))))
     with pytest.raises(InputError, match=said):
-        load_found(folder, model, 3)
+        load_factors(folder, model, 3)
     folder.factors.write_text("{")
     with pytest.raises(InputError, match=r"is damaged .*--anew finds them again"):
-        load_found(folder, model, 3)
+        load_factors(folder, model, 3)
 
 
-def test_bad_names_are_not_written(tmp_path: Path, model: nn.Module, found: Found) -> None:
+def test_bad_names_are_not_written(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
     wrong = replace(found, factors=(found.factors[0].renamed("a,b"),))
     with pytest.raises(InputError, match="got 'a,b'"):
-        save_found(RunFolder(tmp_path), wrong, model)
+        save_factors(RunFolder(tmp_path), wrong, model)
     assert not (tmp_path / "factors.json").exists()

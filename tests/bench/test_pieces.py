@@ -21,7 +21,7 @@ from diskoop.bench.pieces import (
 )
 from diskoop.bench.steps import noise, paper_spectral_loss
 from diskoop.numerics import Spectrum, spectral_loss
-from diskoop.training.feeding import Ready
+from diskoop.training.batches import Batch
 from tests.bench.small import CPU, QUICK, VIDEO
 
 
@@ -74,10 +74,10 @@ def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_batch_is_drawn() -> None:
     seen: list[int] = []
 
-    def feed(batches: object) -> list[Ready]:
+    def feed(batches: object) -> list[Batch]:
         assert isinstance(batches, list)
         seen.extend(int(i) for some in batches for i in some)
-        return [Ready(some, torch.zeros(len(some)), None, 0.0) for some in batches]
+        return [Batch(some, torch.zeros(len(some)), None, 0.0) for some in batches]
 
     _drain(lambda batches: iter(feed(batches)), [np.arange(3), np.arange(3, 5)], CPU)
     assert seen == [0, 1, 2, 3, 4]

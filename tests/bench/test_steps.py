@@ -22,7 +22,7 @@ from diskoop.bench.steps import (
 from diskoop.bench.timing import Setup, precisions
 from diskoop.errors import Stopped
 from diskoop.numerics import Spectrum, fit_operator
-from diskoop.training.step import Taken
+from diskoop.training.step import StepOutput
 from tests.bench.small import CPU, CYCLE, QUICK, SIGNAL, SMALL, VIDEO
 
 
@@ -44,7 +44,7 @@ def test_the_reference_loses_what_ours_loses(case: Case) -> None:
     theirs = paper_step(case, data, CPU).losses(x)
     ours = captured_step(case, data, CPU)
     ours.take(raw, mask, case.settings.train.lr, torch.Generator())
-    (taken,) = ours.rest()
+    (taken,) = ours.flush()
     terms = taken.terms
     assert terms["rec"] == pytest.approx(theirs["rec"].item(), rel=1e-9)
     assert terms["pred_z"] + terms["pred_x"] == pytest.approx(theirs["pred"].item(), rel=1e-6)
@@ -134,10 +134,10 @@ def test_growth_without_patience_says_what_it_leaves_out(monkeypatch: pytest.Mon
 
 def test_a_step_that_went_astray_is_not_timed() -> None:
     class Astray:
-        def take(self, *_: object) -> list[Taken]:
-            return [Taken({"total": float("nan")}, 0.0)]
+        def take(self, *_: object) -> list[StepOutput]:
+            return [StepOutput({"total": float("nan")}, 0.0)]
 
-        rest = take
+        flush = take
 
     with pytest.raises(Stopped, match="the loss became nan"):
         taking(Astray(), VIDEO, noise(VIDEO), CPU)()

@@ -11,7 +11,7 @@ from benchmarks import experiments
 from diskoop.errors import InputError
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
-from diskoop.training.loop import at_home_anywhere
+from diskoop.training.loop import with_absolute_paths
 
 PLANS = sorted((Path(experiments.__file__).parent / "plans").glob("*.yaml"))
 
@@ -38,7 +38,7 @@ def test_a_run_is_known_again_whose_data_lie_at_a_relative_path(
     monkeypatch.chdir(tmp_path)
     settings = Settings.load("demo").replaced({"data": {"path": "sheets"}})
     folder = RunFolder(tmp_path / "run")
-    at_home_anywhere(settings).save(folder.settings)
+    with_absolute_paths(settings).save(folder.settings)
     folder.model.touch()  # trained
     experiments.trained(settings, folder.path)
     assert not folder.model.read_bytes()

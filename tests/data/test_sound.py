@@ -108,8 +108,8 @@ def test_a_wav_file_is_what_it_should_be(tmp_path: Path) -> None:
     with wave.open(str(path)) as stream:
         assert (stream.getnchannels(), stream.getsampwidth(), stream.getframerate()) == (1, 2, 16_000)
         assert stream.getnframes() == len(SPEECH)
-    assert np.abs(sound.read_sound(path) - SPEECH).max() < 1e-4
-    loud = sound.read_sound(sound.write_wav(tmp_path / "loud.wav", 3 * SPEECH / np.abs(SPEECH).max()))
+    assert np.abs(sound.load_audio(path) - SPEECH).max() < 1e-4
+    loud = sound.load_audio(sound.write_wav(tmp_path / "loud.wav", 3 * SPEECH / np.abs(SPEECH).max()))
     assert np.abs(loud).max() == pytest.approx(1, abs=1e-3)
     assert np.corrcoef(loud, SPEECH)[0, 1] > 0.9999  # turned down, not clipped
 
@@ -129,7 +129,7 @@ def test_a_wav_file_is_what_it_should_be(tmp_path: Path) -> None:
 )
 def test_every_format_is_read(name: str, options: dict[str, Any], tolerance: float, tmp_path: Path) -> None:
     original = tone(0.5)
-    found = sound.read_sound(write_sound(tmp_path / name, original, **options))
+    found = sound.load_audio(write_sound(tmp_path / name, original, **options))
     assert found.dtype == np.float32
     assert len(found) == pytest.approx(len(original), abs=1200)
     assert np.abs(found[2000:6000] - original[2000:6000]).max() < tolerance
@@ -138,7 +138,7 @@ def test_every_format_is_read(name: str, options: dict[str, Any], tolerance: flo
 def test_other_rates_and_channels_become_one_at_16_khz(tmp_path: Path) -> None:
     for rate in (8000, 22_050, 44_100, 48_000):
         original = tone(0.5, 500, rate)
-        found = sound.read_sound(write_sound(tmp_path / f"{rate}.wav", np.stack([original, 0 * original], 1), rate))
+        found = sound.load_audio(write_sound(tmp_path / f"{rate}.wav", np.stack([original, 0 * original], 1), rate))
         assert len(found) == pytest.approx(8000, abs=2)
         assert np.abs(2 * found[800:-800] - tone(0.5, 500)[800:7200][: len(found) - 1600]).max() < 0.01
 
@@ -176,7 +176,7 @@ def test_a_missing_reader_says_what_to_install(tmp_path: Path, monkeypatch: pyte
     path = write_sound(tmp_path / "a.wav", tone(0.3))
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(InputError, match=r"takes soundfile and soxr: pip install 'diskoop\[audio\]'"):
-        sound.read_sound(path)
+        sound.load_audio(path)
 
 
 def test_a_piece_of_the_transform_is_that_of_the_whole() -> None:

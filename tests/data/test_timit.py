@@ -103,7 +103,7 @@ def test_a_sentence_that_lies_there_twice_counts_once(tmp_path: Path) -> None:
         folder = tmp_path / "TRAIN" / "DR1" / who.upper()
         write_speaker(folder, True, number, SENTENCES[2:5], format="NIST", subtype="PCM_16")
         for file in list(folder.glob("*.WAV")):
-            write_sound(file.with_name(f"{file.name}.wav"), sound.read_sound(file))
+            write_sound(file.with_name(f"{file.name}.wav"), sound.load_audio(file))
     assert len(load_data("timit", "all", path=str(tmp_path))) == 9
 
 
@@ -201,7 +201,7 @@ def test_new_phones_are_seen_without_reading_the_sound_again(tmp_path: Path, mon
     def refuse(file: Path) -> None:
         raise AssertionError(file)
 
-    monkeypatch.setattr(sound, "read_sound", refuse)
+    monkeypatch.setattr(sound, "load_audio", refuse)
     (tmp_path / "dr1-fvmh0" / "si1.phn").write_text("0 4000 s\n")
     clips = load_data("timit", "all", path=str(tmp_path))
     assert (clips.tracks["phone"] == CODES["s"]).sum() == clips.lengths.min() == 16

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diskoop.analysis.discovery import Found, FoundFactor
+from diskoop.analysis.discovery import DiscoveredFactor, DiscoveryResult
 from diskoop.data.sequences import Sequences, Units
 from diskoop.evaluation.judges import Judge
 from diskoop.models.autoencoder import KoopmanAutoencoder
@@ -80,7 +80,7 @@ def operator_of(matrix: Array) -> Operator:
 def plain_run(
     train: Sequences | Array,
     static: int,
-    found: Found | None = None,
+    found: DiscoveryResult | None = None,
     decoder: float = 1.0,
     units: Units = DOUBLE,
     data: Mapping[str, Any] | None = None,
@@ -101,10 +101,10 @@ def found_of(
     names: Mapping[str, str] | None = None,
     stability: float | None = None,
     left_over: Sequence[str] = (),
-) -> Found:
+) -> DiscoveryResult:
     """These factors, under other names if wished; of which kind they are, `moves` and `left_over` say."""
     factors = tuple(
-        FoundFactor(
+        DiscoveredFactor(
             Factor((names or {}).get(name, name), torch.from_numpy(projector)),
             round(np.trace(projector)),
             0.5,
@@ -113,7 +113,7 @@ def found_of(
         )
         for name, projector in projectors.items()
     )
-    return Found(factors, "known", "a linear set")
+    return DiscoveryResult(factors, "known", "a linear set")
 
 
 def whole(x: Array | Iterator[Tensor]) -> Array:

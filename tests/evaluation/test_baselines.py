@@ -15,7 +15,7 @@ from torch import nn
 
 from diskoop import load_data
 from diskoop.analysis import decomposition
-from diskoop.analysis.discovery import Found
+from diskoop.analysis.discovery import DiscoveryResult
 from diskoop.data.builtin.oscillators import truth
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
@@ -258,7 +258,7 @@ def test_whatever_is_asked_of_a_run_can_be_asked(baseline: Baseline, lengths: Ar
 
 def test_factors_that_are_kept_do_not_replace_the_runs(tmp_path: Path) -> None:
     clips = film()
-    run = replace(run_on(clips, 6, 2), folder=RunFolder(tmp_path), found=Found((), "label-free", "nowhere"))
+    run = replace(run_on(clips, 6, 2), folder=RunFolder(tmp_path), found=DiscoveryResult((), "label-free", "nowhere"))
     beside = pca_dmd(run, clips)
     assert beside.found is None
     beside.keep(beside.find_factors(clips))

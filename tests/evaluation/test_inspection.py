@@ -25,7 +25,7 @@ from diskoop.evaluation.inspection import (
     timed_code,
 )
 from diskoop.evaluation.leaking import leaking
-from diskoop.evaluation.protocols import Plan
+from diskoop.evaluation.protocols import ProtocolConfig
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics import Factor
 from diskoop.run import Run
@@ -46,7 +46,7 @@ from tests.evaluation.known import (
 )
 
 Array = NDArray[Any]
-PLAN = Plan(repeats=1)
+PLAN = ProtocolConfig(repeats=1)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_some_are_drawn_by_seed_in_their_order(clips: Sequences) -> None:
     assert some.clips is not None
     assert some.clips.tolist() == sorted(set(some.clips.tolist()))
     assert np.array_equal(some.x, PLAN.some(clips, 20, 6).x)
-    assert not np.array_equal(some.x, Plan(seed=1).some(clips, 20, 6).x)
+    assert not np.array_equal(some.x, ProtocolConfig(seed=1).some(clips, 20, 6).x)
     assert np.array_equal(PLAN.some(clips, 10**6, 6).x, clips.x)
 
 

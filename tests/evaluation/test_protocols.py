@@ -24,7 +24,7 @@ from diskoop.evaluation.metrics import (
 )
 from diskoop.evaluation.multifactor import floor, multifactor, shows_donor
 from diskoop.evaluation.protocols import (
-    Plan,
+    ProtocolConfig,
     factorial,
     moving_label,
     one_at_a_time,
@@ -69,7 +69,7 @@ ALWAYS = {  # with three repetitions, batches of 200 and seed 0
 ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here"))
 CHANCE = {label: 1 / len(points) for label, points in POINTS.items()}
 STILL = ("level", "tint")
-PLAN = Plan(repeats=3, batch=200)
+PLAN = ProtocolConfig(repeats=3, batch=200)
 KNOWN = "factors: known, in a linear set"
 LOOKS = {"level": "one", "tint": "two", "action": "three"}  # names that say nothing
 
@@ -116,7 +116,7 @@ def test_what_is_not_sampled_is_kept_and_the_rest_falls_to_chance(sampled: Figur
 def test_the_papers_figures_are_those_of_the_judges_beliefs(run: Run, clips: Sequences, way: str) -> None:
     """The static part is not what shows the action, so the beliefs are those about the clips as they are."""
     judge = reads(sharpness=2.0)  # in two minds
-    figures = two_factors(run, clips, judge, MOVING, Plan(repeats=2, batch=200))
+    figures = two_factors(run, clips, judge, MOVING, ProtocolConfig(repeats=2, batch=200))
     p = probabilities(judge.logits(clips.x)[MOVING])
     assert 0.1 < conditional_entropy(p) < marginal_entropy(p)
     begin = f"two/{way}/static"
@@ -145,7 +145,7 @@ def test_mixtures_of_the_whole_batch_are_the_same_person_again_and_again(sampled
 
 @pytest.mark.parametrize(("number", "part"), [(0, "static"), (1, "dynamic")])
 def test_diversity_is_that_of_the_first_batch(run: Run, clips: Sequences, number: int, part: str) -> None:
-    plan = Plan(repeats=1, batch=200)
+    plan = ProtocolConfig(repeats=1, batch=200)
     figures = two_factors(run, clips, reads(), MOVING, plan)
     parts = run.decompose(clips.select(plan.batches(len(clips))[0]))
     generator = torch.Generator().manual_seed(int(plan.random(2, number).integers(2**31)))
@@ -158,7 +158,7 @@ def test_diversity_is_that_of_frames_which_all_sequences_have(run: Run, clips: S
     lengths = np.where(np.arange(len(clips)) % 3 == 0, 4, 8)
     cut = Sequences.of(clips.x, clips.labels, lengths=lengths, units=clips.units)
     short = Sequences.of(clips.x[:, :4], clips.labels, units=clips.units)
-    plan = Plan(repeats=1, batch=1000)
+    plan = ProtocolConfig(repeats=1, batch=1000)
     both = (two_factors(run, some, reads(), MOVING, plan) for some in (cut, short))
     found, wanted = ([figures[f"two/two/{part}/diversity"].mean for part in ("static", "dynamic")] for figures in both)
     assert found == pytest.approx(wanted)
@@ -179,7 +179,7 @@ def test_the_papers_way_has_each_batchs_operator_and_the_other_the_frozen_one(
 
 def test_labels_that_only_the_judge_knows_are_not_counted(run: Run, clips: Sequences) -> None:
     fewer = replace(clips, labels={name: clips.labels[name] for name in ("level", MOVING)})
-    figures = two_factors(run, fewer, reads(), MOVING, Plan(repeats=1))
+    figures = two_factors(run, fewer, reads(), MOVING, ProtocolConfig(repeats=1))
     assert {key.rsplit("/", 1)[1] for key in figures if "/kept/" in key} == {"level", MOVING}
 
 
@@ -208,13 +208,13 @@ def test_factors_of_one_kind_have_no_other_part(run: Run, clips: Sequences, move
 
 @pytest.mark.parametrize(("count", "sizes"), [(100, [100]), (600, [300, 300]), (1000, [250] * 4), (5, [5])])
 def test_everyone_is_in_one_batch_of_nearly_the_size_wished(count: int, sizes: list[int]) -> None:
-    batches = Plan(batch=256).batches(count)
+    batches = ProtocolConfig(batch=256).batches(count)
     assert [len(each) for each in batches] == sizes
     everyone = np.concatenate(batches)
     assert sorted(everyone) == list(range(count))
     assert list(everyone) != list(range(count))
-    assert np.array_equal(everyone, np.concatenate(Plan(batch=256).batches(count)))
-    assert not np.array_equal(everyone, np.concatenate(Plan(batch=256, seed=1).batches(count)))
+    assert np.array_equal(everyone, np.concatenate(ProtocolConfig(batch=256).batches(count)))
+    assert not np.array_equal(everyone, np.concatenate(ProtocolConfig(batch=256, seed=1).batches(count)))
 
 
 def test_a_seed_decides(run: Run, clips: Sequences, sampled: Figures) -> None:
@@ -240,19 +240,19 @@ def test_only_repetitions_have_a_deviation_and_an_interval(run: Run, clips: Sequ
 
 def test_every_purpose_has_draws_of_its_own() -> None:
     purposes = [(2,), (2, 0), (2, 0, 0), (2, 1), (0,), (0, 0), (), (3, 0, 1), (3, 1, 0), (3, 1)]
-    draws = {Plan(seed=seed).random(*purpose).integers(2**62) for seed in (0, 1) for purpose in purposes}
+    draws = {ProtocolConfig(seed=seed).random(*purpose).integers(2**62) for seed in (0, 1) for purpose in purposes}
     assert len(draws) == 2 * len(purposes)
-    assert Plan(seed=4).random(2, 0).integers(2**62) == Plan(seed=4).random(2, 0).integers(2**62)
+    assert ProtocolConfig(seed=4).random(2, 0).integers(2**62) == ProtocolConfig(seed=4).random(2, 0).integers(2**62)
 
 
 def test_a_plan_says_what_it_loops_over(run: Run, train: Sequences, clips: Sequences) -> None:
     said: list[tuple[int, str]] = []
 
-    def watch(over: object, what: str) -> object:
+    def progress(over: object, what: str) -> object:
         said.append((len(over), what))  # type: ignore[arg-type]
         return over
 
-    plan = Plan(repeats=2, batch=200, searched=1, watch=watch)  # type: ignore[arg-type]
+    plan = ProtocolConfig(repeats=2, batch=200, searched=1, progress=progress)  # type: ignore[arg-type]
     factorial(run, clips, reads(), MOVING, plan)
     one_at_a_time(run, train, clips, reads(), plan)
     assert said == [(1, "searching modes"), (2, "factorial swaps"), (2, "one factor at a time")]
@@ -269,7 +269,7 @@ def test_chunks_are_judged_as_whole_arrays_would_be(device: str, monkeypatch: py
     monkeypatch.setattr(decomposition, "CHUNK", 5)
     clips = film()
     run, judge = untrained_pair(clips, device)
-    plan = Plan(repeats=2, batch=12)
+    plan = ProtocolConfig(repeats=2, batch=12)
     figures = two_factors(run, clips, judge, "action", plan)
     for way, choice in protocols.WAYS.items():
         parts = [run.decompose(clips.select(batch), choice.operator) for batch in plan.batches(len(clips))]
@@ -353,7 +353,7 @@ def test_alone_asks_that_nothing_else_changes(run: Run, clips: Sequences) -> Non
         return {"both": 3 * half + codes["tint"], "half": half, MOVING: codes[MOVING]}
 
     clips = replace(clips, labels=seen_as(clips.labels))
-    figures = factorial(run, clips, Two(), MOVING, Plan(repeats=2, batch=1000))  # type: ignore[arg-type]
+    figures = factorial(run, clips, Two(), MOVING, ProtocolConfig(repeats=2, batch=1000))  # type: ignore[arg-type]
     assert figures["factorial/both/both"].mean == 1
     assert figures["factorial/both/half"].mean == 1
     assert figures["factorial-alone/both/half"].mean == pytest.approx(1 / 2, abs=0.05)
@@ -367,7 +367,7 @@ def test_factorial_swaps_take_each_batchs_operator(run: Run, clips: Sequences) -
 
 def test_modes_are_searched_for_in_some_batches_only(run: Run, clips: Sequences) -> None:
     """The others are not scored either, so what is left gives the same as if it were all there is."""
-    plan = Plan(repeats=2, batch=200)
+    plan = ProtocolConfig(repeats=2, batch=200)
     first = clips.select(plan.batches(len(clips))[0])
     seen: list[int] = []
 
@@ -393,7 +393,7 @@ def test_every_batch_and_repetition_has_other_donors(
         return shows_donor(parts, what, verdict, donors)
 
     monkeypatch.setattr(protocols, "shows_donor", watching)
-    plan = Plan(repeats=3, batch=240)
+    plan = ProtocolConfig(repeats=3, batch=240)
     assert [len(batch) for batch in plan.batches(len(clips))] == [240, 240]
     factorial(run, clips, reads(), MOVING, plan)
     assert len(drawn) == 3 * 2 * 4  # repetitions, batches, both criteria for both labels
@@ -467,7 +467,7 @@ def test_of_a_single_label_nothing_else_can_be_kept(run: Run, train: Sequences, 
 
 
 def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: Sequences) -> None:
-    plan = Plan(repeats=2, seed=5)
+    plan = ProtocolConfig(repeats=2, seed=5)
     figures, _ = one_at_a_time(run, train, clips, reads(), plan)
     matched = {"level": ["one"], "tint": ["two"], "action": ["three"]}
     seeds = [int(plan.random(10, number).integers(2**31)) for number in range(2)]
@@ -485,12 +485,12 @@ def test_swaps_are_repeated_often_enough_and_no_more(
     run: Run, train: Sequences, clips: Sequences, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocols, "ENOUGH", 2)
-    plan = Plan(repeats=4)
+    plan = ProtocolConfig(repeats=4)
     assert one_at_a_time(run, train, clips, reads(), plan)[0]["multifactor/score"].count == 2
     sampled = two_factors(run, clips, reads(), "action", plan)
     assert {figure.count for figure in sampled.values()} == {4}
-    assert plan.beside == Plan(repeats=2)
-    assert Plan(repeats=1).beside == Plan(repeats=1)
+    assert plan.beside == ProtocolConfig(repeats=2)
+    assert ProtocolConfig(repeats=1).beside == ProtocolConfig(repeats=1)
 
 
 def test_two_seeds_share_no_draws(
@@ -506,7 +506,7 @@ def test_two_seeds_share_no_draws(
 
     monkeypatch.setattr(protocols, "multifactors", seeded)
     for seed in (0, 1):
-        one_at_a_time(run, train, clips, reads(), Plan(repeats=30, seed=seed))
+        one_at_a_time(run, train, clips, reads(), ProtocolConfig(repeats=30, seed=seed))
     assert len(set(used)) == 60
 
 

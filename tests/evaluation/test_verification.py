@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
 from diskoop.evaluation import verification
-from diskoop.evaluation.protocols import Plan
+from diskoop.evaluation.protocols import ProtocolConfig
 from diskoop.evaluation.verification import error_rate, phones, speakers, who_speaks, whole_recordings
 from tests.data.media import tone, write_sound
 from tests.evaluation.known import DOUBLE, plain_run
 
 Array = NDArray[Any]
-PLAN = Plan(repeats=1)
+PLAN = ProtocolConfig(repeats=1)
 # Two codes of each of two people, as angles in degrees. In the first a voice is nearer to itself. In the second both
 # pairs of one voice, 80 and 90 apart, come after three pairs of two voices and before the fourth: 3/4 are let in.
 APART, CROSSED = (0, 10, 90, 100), (0, 80, 5, 95)
@@ -52,7 +52,7 @@ def test_known_codes_have_the_known_rate(degrees: tuple[int, ...], rate: float) 
 
 def test_an_intervals_seed_is_the_plans() -> None:
     codes, who = random(3).normal(size=(30, 2)), np.arange(30) % 6
-    one, again, other = (error_rate(codes, voices(who), "speaker", Plan(seed=seed)) for seed in (0, 0, 1))
+    one, again, other = (error_rate(codes, voices(who), "speaker", ProtocolConfig(seed=seed)) for seed in (0, 0, 1))
     assert one == again
     assert one.mean == other.mean
     assert (one.low, one.high) != (other.low, other.high)
@@ -200,7 +200,7 @@ def test_where_nobody_wrote_down_phones_kinds_of_sound_are_read(monkeypatch: pyt
     assert figures["phones/static"].mean == pytest.approx(1 / KINDS, abs=0.02)  # constant in each recording
     assert figures["phones/dynamic"].mean > 0.6  # the speaker's colour is still in it
     assert phones(run, train, clips, PLAN)[0] == figures
-    truths = [verification._clustered(train, clips, Plan(seed=seed)) for seed in (0, 0, 1)]
+    truths = [verification._clustered(train, clips, ProtocolConfig(seed=seed)) for seed in (0, 0, 1)]
     assert all(np.array_equal(one, other) for one, other in zip(truths[0], truths[1], strict=True))
     assert not np.array_equal(truths[0][0], truths[2][0])
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from diskoop import load
-from diskoop.interfaces.workshop import score_line
+from diskoop.interfaces.commands import score_line
 from diskoop.settings import Settings
 from diskoop.training import loop
 from tests.data.media import tone, write_csv, write_sound

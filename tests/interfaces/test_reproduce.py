@@ -10,7 +10,7 @@ import pytest
 from diskoop import load
 from diskoop.errors import InputError
 from diskoop.evaluation.results import Measured, exactly
-from diskoop.interfaces.reproduce import ABLATIONS, Order, differences, settings_for
+from diskoop.interfaces.reproduce import ABLATIONS, ReproduceConfig, differences, settings_for
 from diskoop.provenance import Origin
 from diskoop.settings import Settings
 from tests.conftest import real_data
@@ -38,7 +38,7 @@ def voices(tmp_path: Path) -> Path:
     return tmp_path / "voices"
 
 
-def order(name: str, **options: Any) -> Order:
+def order(name: str, **options: Any) -> ReproduceConfig:
     wanted: dict[str, Any] = {
         "quick": True,
         "data": None,
@@ -52,7 +52,7 @@ def order(name: str, **options: Any) -> Order:
         "device": "cpu",
         "command": "diskoop reproduce",
     }
-    return Order(name, **wanted | options)
+    return ReproduceConfig(name, **wanted | options)
 
 
 def test_speech_in_any_folder_beside_the_published_figures(voices: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from diskoop.settings import Settings
 from diskoop.training import loop
 from tests.data.media import tone, write_sound
 from tests.interfaces.test_cli import diskoop
-from tests.interfaces.test_workshop import SERIES
+from tests.interfaces.test_commands import SERIES
 from tests.training.test_loop import Quiet
 
 BRIEFLY = ("--repeats", "2", "--limit", "64")
@@ -90,7 +90,7 @@ def test_what_was_measured_is_not_measured_again(series: Path, evaluated: dict[s
 
 
 def test_an_interrupted_evaluation_goes_on(series: Path, tmp_path: Path) -> None:
-    shutil.copytree(series, tmp_path / "run", ignore=shutil.ignore_patterns("ledgers"))
+    shutil.copytree(series, tmp_path / "run", ignore=shutil.ignore_patterns("results"))
     words = [sys.executable, "-m", "diskoop", "evaluate", "run", *BRIEFLY]
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     # Whoever runs the tests in the background may have them ignore Ctrl-C, and children inherit that.

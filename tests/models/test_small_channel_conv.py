@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from tests.kernels import DEVICE, off
 
-from diskoop.models import narrow  # isort: skip - after it was decided who runs kernels
+from diskoop.models import small_channel_conv  # isort: skip - after it was decided who runs kernels
 
 # The interpreter cannot multiply bf16, and CUDA multiplies float32 with fewer digits.
 DTYPE, TOLERANCE = (torch.bfloat16, 1e-2) if DEVICE.type == "cuda" else (torch.float32, 1e-5)
@@ -27,10 +27,10 @@ def test_gather_scatter_correlate(count: int, channels: int, wide: int, size: in
     seen = functional.conv2d(x.double(), exact, None, 2, 1)
     (pull,) = torch.autograd.grad((seen * y.double()).sum(), exact)
     told = functional.conv_transpose2d(y.double(), exact, bias.double(), 2, 1)
-    frames = narrow.abreast(x, DTYPE)
-    assert off(narrow.gather(frames, weight), seen) < TOLERANCE
-    assert off(narrow.correlate(frames, y, weight), pull) < TOLERANCE
-    scattered = narrow.scatter(y, weight, bias)
+    frames = small_channel_conv.abreast(x, DTYPE)
+    assert off(small_channel_conv.gather(frames, weight), seen) < TOLERANCE
+    assert off(small_channel_conv.correlate(frames, y, weight), pull) < TOLERANCE
+    scattered = small_channel_conv.scatter(y, weight, bias)
     assert off(scattered[:, :channels], told) < TOLERANCE
     assert not scattered[:, channels:].any()
 
@@ -42,8 +42,8 @@ def test_gradients_of_both_ways(biased: bool) -> None:
     weight = some(8, 3, 4, 4, seed=2, dtype=torch.float32).requires_grad_()
     bias = some(3, seed=3, dtype=torch.float32).requires_grad_() if biased else None
     leaves = [leaf for leaf in (x, y, weight, bias) if leaf is not None]
-    down: Tensor = narrow._Down.apply(narrow.abreast(x, DTYPE), weight)  # type: ignore[no-untyped-call]
-    up: Tensor = narrow._Up.apply(y, weight, bias)  # type: ignore[no-untyped-call]
+    down: Tensor = small_channel_conv._Down.apply(small_channel_conv.abreast(x, DTYPE), weight)  # type: ignore[no-untyped-call]
+    up: Tensor = small_channel_conv._Up.apply(y, weight, bias)  # type: ignore[no-untyped-call]
     added = None if bias is None else bias.to(y)
     theirs = [functional.conv2d(x, weight.to(x), None, 2, 1), functional.conv_transpose2d(y, weight.to(y), added, 2, 1)]
     pulls = [some(*out.shape, seed=4) for out in theirs]
@@ -57,8 +57,8 @@ def test_square_sums(channels: int) -> None:
     x = torch.rand(3, 5, channels, 8, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     targets = [x, x[:, 1:]]
     plain = some(15 + 12, channels, 8, 8, seed=1).requires_grad_()
-    logits = narrow.abreast(plain, DTYPE)
-    ours = narrow.square_sums(logits, targets)
+    logits = small_channel_conv.abreast(plain, DTYPE)
+    ours = small_channel_conv.square_sums(logits, targets)
     sizes = torch.split(plain.double().sigmoid(), [15, 12])
     theirs = [(s - t.double().flatten(0, 1)).square().sum() for s, t in zip(sizes, targets, strict=True)]
     for a, b in zip(ours, theirs, strict=True):
@@ -73,7 +73,7 @@ def test_layers_and_their_gradients() -> None:
     down = nn.Conv2d(3, 32, 4, 2, 1, bias=False).to(DEVICE)
     up = nn.ConvTranspose2d(32, 3, 4, 2, 1).to(DEVICE)
     x = some(8, 3, 32, 32, seed=0, dtype=torch.float32).requires_grad_()
-    ours = narrow.up(narrow.down(x, down), up)[:, :3]
+    ours = small_channel_conv.up(small_channel_conv.down(x, down), up)[:, :3]
     (ours.float() ** 2).mean().backward()  # type: ignore[no-untyped-call]
     got = [t.grad for t in (x, *down.parameters(), *up.parameters())]
     for tensor in (x, *down.parameters(), *up.parameters()):
@@ -89,12 +89,12 @@ def test_layers_and_their_gradients() -> None:
 
 def test_which_layers_fit() -> None:
     frames, maps = torch.zeros(1, 3, 8, 8), torch.zeros(1, 32, 4, 4)
-    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), frames)
-    assert not narrow.fits(nn.Conv2d(3, 32, 4, 2, 1), frames)  # would lose its bias
-    assert narrow.fits(nn.ConvTranspose2d(32, 3, 4, 2, 1), maps)
-    assert not narrow.fits(nn.Conv2d(3, 32, 4, 1, 0, bias=False), frames)
-    assert not narrow.fits(nn.Conv2d(3, 256, 4, 2, 1, bias=False), frames)
-    assert not narrow.fits(nn.Conv2d(32, 64, 4, 2, 1, bias=False), maps)
+    assert small_channel_conv.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), frames)
+    assert not small_channel_conv.fits(nn.Conv2d(3, 32, 4, 2, 1), frames)  # would lose its bias
+    assert small_channel_conv.fits(nn.ConvTranspose2d(32, 3, 4, 2, 1), maps)
+    assert not small_channel_conv.fits(nn.Conv2d(3, 32, 4, 1, 0, bias=False), frames)
+    assert not small_channel_conv.fits(nn.Conv2d(3, 256, 4, 2, 1, bias=False), frames)
+    assert not small_channel_conv.fits(nn.Conv2d(32, 64, 4, 2, 1, bias=False), maps)
     huge = torch.zeros(1, device="meta").expand(2**14, 3, 128, 128)  # 2 to the 31 numbers come out
-    assert not narrow.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), huge)
-    assert narrow.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), huge[: 2**13])
+    assert not small_channel_conv.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), huge)
+    assert small_channel_conv.fits(nn.Conv2d(3, 32, 4, 2, 1, bias=False), huge[: 2**13])

@@ -22,7 +22,7 @@ from diskoop.numerics import (
     unit_modulus,
 )
 from diskoop.numerics.losses import Penalty
-from diskoop.numerics.spectrum import Order
+from diskoop.numerics.spectrum import ModeOrder
 from tests.conftest import matrix_with
 
 EIGENVALUES = torch.tensor([1.0, 0.8 + 0.6j, 0.3, -0.7, 0.5j, 1.2, 0.0], dtype=torch.complex128)
@@ -77,7 +77,7 @@ def test_all_or_nothing_static(static: int, expected: float, generator: torch.Ge
 @pytest.mark.parametrize("dynamic", ["modulus", "hinge", "real", "ball", "circle", "radius 0"])
 @pytest.mark.parametrize("static", ["distance", "unit modulus"])
 def test_gradient_equals_autograd_and_finite_differences(
-    static: str, dynamic: str, order: Order, generator: torch.Generator
+    static: str, dynamic: str, order: ModeOrder, generator: torch.Generator
 ) -> None:
     C = matrix_with([1.05, 0.9, 0.7 + 0.3j, 0.3 + 0.2j, 0.1], generator).requires_grad_()
     penalties = PENALTIES[static][0], PENALTIES[dynamic][0]

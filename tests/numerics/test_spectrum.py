@@ -10,7 +10,7 @@ from torch import Tensor
 
 from diskoop.errors import InputError
 from diskoop.numerics import Spectrum, by_distance, by_modulus
-from diskoop.numerics.spectrum import SOUND, Order, Split
+from diskoop.numerics.spectrum import SOUND, ModeOrder, Split
 from tests.conftest import matrix_with
 
 
@@ -28,7 +28,7 @@ def test_order_by_modulus(generator: torch.Generator) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**30), k=st.integers(1, 12), order=st.sampled_from([by_distance, by_modulus]))
-def test_it_is_an_eigendecomposition_with_pairs_side_by_side(seed: int, k: int, order: Order) -> None:
+def test_it_is_an_eigendecomposition_with_pairs_side_by_side(seed: int, k: int, order: ModeOrder) -> None:
     C = torch.randn(k, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     spectrum = Spectrum.of(C, order)
     values, V, U = spectrum.eigenvalues, spectrum.to_modes, spectrum.from_modes

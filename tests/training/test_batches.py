@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from diskoop.data import Sequences, Units
-from diskoop.training import feeding
-from diskoop.training.feeding import AHEAD, read_ahead
+from diskoop.training import batches
+from diskoop.training.batches import AHEAD, read_ahead
 
 X = np.arange(20 * 3 * 2, dtype=np.float32).reshape(20, 3, 2)
 RANDOM = np.random.Generator(np.random.PCG64(0))
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_not_swallowed() -> None:
 def test_a_resident_set_gives_the_batches_that_reading_would(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "CHUNK", 7)  # two whole ones and a rest
+    monkeypatch.setattr(batches, "CHUNK", 7)  # two whole ones and a rest
     lengths = np.arange(20) % 2 + 2
     lengths[[0, 19]] = 2  # a batch without padding that is shorter than the longest
     for clips in (
@@ -88,7 +88,7 @@ def test_a_resident_set_gives_the_batches_that_reading_would(
         Sequences.of(RANDOM.integers(0, 65535, (20, 3, 1, 4, 4), dtype=np.uint16), units=Units(dtype="uint16")),
         Sequences.of(RANDOM.random((20, 3, 1, 4, 4)), units=Units(dtype="float64")),
     ):
-        resident = feeding.Resident(clips, torch.zeros(1, dtype=dtype))
+        resident = batches.DeviceBatches(clips, torch.zeros(1, dtype=dtype))
         for ours, theirs in zip(resident(BATCHES), read_ahead(clips, BATCHES, dtype), strict=True):
             assert np.array_equal(ours.indices, theirs.indices)
             assert ours.x.dtype == theirs.x.dtype

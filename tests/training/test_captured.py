@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-import diskoop.training.fast
+import diskoop.training.captured
 from diskoop.data import Sequences, open_data
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import build_model
 from diskoop.settings import Settings
-from diskoop.training.fast import FastStep, obstacle
+from diskoop.training.captured import CapturedStep, why_not_captured
 from diskoop.training.objective import Objective
-from diskoop.training.step import PlainStep, Step, Taken, adam
+from diskoop.training.step import PlainStep, Step, StepOutput, adam
 
 SIGNAL: dict[str, Any] = {
     "data": {"name": "oscillators"},
@@ -40,21 +40,25 @@ def plain(settings: Settings, objective: Objective, data: Sequences) -> Step:
 
 
 def fast(settings: Settings, objective: Objective, data: Sequences) -> Step:
-    return FastStep(objective, adam(objective, 1.0, torch.device(settings.train.device)), data, settings.train.batch)
+    return CapturedStep(
+        objective, adam(objective, 1.0, torch.device(settings.train.device)), data, settings.train.batch
+    )
 
 
-def run(settings: Settings, make: Maker, steps: int, data: Sequences) -> tuple[list[Taken], dict[str, torch.Tensor]]:
+def run(
+    settings: Settings, make: Maker, steps: int, data: Sequences
+) -> tuple[list[StepOutput], dict[str, torch.Tensor]]:
     """So many steps from the same start, and where they lead."""
     torch.manual_seed(0)
     model = build_model(settings.model, data.shape[2:]).double().to(settings.train.device)
     step = make(settings, Objective(model, settings).train(), data)
-    taken: list[Taken] = []
+    taken: list[StepOutput] = []
     for number in range(steps):
         indices = np.arange(number, number + settings.train.batch)
         batch = data.fetch(indices, torch.float64)
         generator = torch.Generator(settings.train.device).manual_seed(number)
         taken += step.take(*batch, 0.001 * (1 + number % 3), generator)
-    return [*taken, *step.rest()], model.state_dict()
+    return [*taken, *step.flush()], model.state_dict()
 
 
 ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here"))
@@ -99,7 +103,7 @@ def test_stages_take_the_plain_steps(base: dict[str, Any], changes: dict[str, An
 def test_large_operators_are_solved_for_on_the_cpu(
     base: dict[str, Any], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diskoop.training.fast, "solved_there", lambda *_: False)  # as if these were large
+    monkeypatch.setattr(diskoop.training.captured, "solved_there", lambda *_: False)  # as if these were large
     test_stages_take_the_plain_steps(base, {}, 10, device)
 
 
@@ -117,7 +121,7 @@ def test_bf16_loses_what_the_plain_step_loses(width: int, device: str) -> None:
         step = make(settings, Objective(model, settings).train(), data)
         batches = [data.fetch(np.arange(at, at + 4), torch.float32) for at in range(5)]
         some = [one for batch in batches for one in step.take(*batch, 0.001, torch.Generator(device).manual_seed(0))]
-        taken.append([*some, *step.rest()])
+        taken.append([*some, *step.flush()])
     for ours, theirs in zip(*taken, strict=True):
         for name in ("rec", "pred_x"):
             assert ours.terms[name] == pytest.approx(theirs.terms[name], rel=0.05), name
@@ -149,14 +153,14 @@ def test_a_step_is_told_of_once_the_next_one_began() -> None:
     batch = data.fetch(np.arange(10), torch.float64)
     told = [len(list(step.take(*batch, 0.01, torch.Generator()))) for _ in range(3)]
     assert told == [0, 1, 1]
-    assert [len(list(step.rest())) for _ in range(2)] == [1, 0]
+    assert [len(list(step.flush())) for _ in range(2)] == [1, 0]
 
 
 def test_a_step_into_nowhere_is_reported_and_not_followed() -> None:
     settings = Settings.of(SIGNAL)
     data = open_data(settings.data).part("train")
     objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
-    step = FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
+    step = CapturedStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
     batch = data.fetch(np.arange(10), torch.float64)
     step.take(*batch, 0.01, torch.Generator())
     before = [weight.detach().clone() for weight in objective.parameters()]
@@ -184,7 +188,7 @@ def test_an_operator_that_is_none_is_put_down_to_its_latents(of: str, sentence: 
     settings = Settings.of(SIGNAL)
     data = open_data(settings.data).part("train")
     objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
-    step = FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
+    step = CapturedStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
     step.host["solve"] = partial(step.solved.give, torch.full((2, 8, 8), torch.nan, dtype=torch.float64))
     if of == "latents":
         with torch.no_grad():
@@ -199,7 +203,7 @@ def test_a_cycle_through_modes_that_are_no_basis_is_refused_like_the_plain_steps
         settings = Settings.of(SIGNAL).replaced({"loss": {"cycle": cycle}})
         data = open_data(settings.data).part("train")
         objective = Objective(build_model(settings.model, (8,)).double(), settings).train()
-        step = FastStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
+        step = CapturedStep(objective, adam(objective, 1.0, torch.device("cpu")), data, 10)
         parallel = torch.eye(8, dtype=torch.float64).diagonal_scatter(torch.ones(7, dtype=torch.float64), 1)
         step.host["solve"] = partial(step.solved.give, torch.stack([parallel, torch.eye(8).double()]))
         before = [weight.detach().clone() for weight in objective.parameters()]
@@ -223,7 +227,7 @@ def test_a_ridge_that_drowns_is_refused_like_the_plain_steps() -> None:
 
 
 def test_a_ridge_that_drowns_is_refused_before_the_device_solves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diskoop.training.fast, "solved_there", lambda *_: True)
+    monkeypatch.setattr(diskoop.training.captured, "solved_there", lambda *_: True)
     settings = Settings.of(SIGNAL).replaced({"model": {"ridge": 1e-14}})
     data = open_data(settings.data).part("train")
     with pytest.raises(InputError, match="expected a ridge of 0, or of 1e-12 and more"):
@@ -251,7 +255,7 @@ def test_a_rehearsal_is_taken_back() -> None:
     settings = Settings.of(VIDEO)
     data = open_data(settings.data).part("train")
     objective = Objective(build_model(settings.model, (3, 32, 32)).double(), settings).train()
-    step = FastStep(objective, adam(objective, 1e-3, torch.device("cpu")), data, 4)
+    step = CapturedStep(objective, adam(objective, 1e-3, torch.device("cpu")), data, 4)
     before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     cost = step.rehearse(*data.fetch(np.arange(4), torch.float64), steps=1000)
     assert all(torch.equal(before[name], tensor) for name, tensor in objective.state_dict().items())
@@ -260,7 +264,7 @@ def test_a_rehearsal_is_taken_back() -> None:
     assert not any(tensor.any() for tensor in remembered)
     assert cost.parameters == sum(weight.numel() for weight in objective.parameters())
     assert 0 < cost.seconds < 1000
-    assert list(step.rest()) == []
+    assert list(step.flush()) == []
 
 
 @pytest.mark.parametrize(
@@ -273,11 +277,11 @@ def test_a_rehearsal_is_taken_back() -> None:
 )
 def test_what_cannot_be_captured_says_why(changes: dict[str, Any], word: str | None) -> None:
     settings = Settings.of(SIGNAL).replaced(changes)
-    why = obstacle(settings, open_data(settings.data).part("train"))
+    why = why_not_captured(settings, open_data(settings.data).part("train"))
     assert why is None if word is None else word in (why or "")
 
 
 def test_padded_video_cannot_be_captured() -> None:
     frames = np.zeros((9, 3, 32, 32), np.uint8)
     clips = Sequences(frames, np.array([0, 4]), np.array([4, 5]))
-    assert obstacle(Settings(), clips) == "clips of unequal length"
+    assert why_not_captured(Settings(), clips) == "clips of unequal length"

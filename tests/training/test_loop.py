@@ -22,14 +22,14 @@ from diskoop.errors import InputError, Stopped
 from diskoop.numerics import Spectrum, fit_operator
 from diskoop.numerics.operator import SnapshotQR
 from diskoop.settings import Settings
-from diskoop.training import feeding, loop
+from diskoop.training import batches, loop
+from diskoop.training.batches import Batch, read_ahead
+from diskoop.training.captured import CapturedStep
 from diskoop.training.checkpoint import RunFolder, read_tensors, save_checkpoint
-from diskoop.training.fast import FastStep
-from diskoop.training.feeding import Ready, read_ahead
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.precision import device_for
 from diskoop.training.progress import Bar, Reporter
-from diskoop.training.step import Taken
+from diskoop.training.step import StepOutput
 
 SMALL = Settings.of(
     {
@@ -135,8 +135,8 @@ def test_video_resumes_bit_equal_too(tmp_path: Path) -> None:
 def lagging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps as on CUDA, which are told of one step later; there they are captured too."""
 
-    def stepper(self: loop.Training) -> FastStep:
-        return FastStep(self.objective, self.optimizer, self.train_set, self.batch)
+    def stepper(self: loop.Training) -> CapturedStep:
+        return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch)
 
     monkeypatch.setattr(loop.Training, "_stepper", stepper)
 
@@ -162,7 +162,7 @@ def test_a_polite_stop_waits_for_the_step_that_lags(tmp_path: Path) -> None:
     asked: list[int] = []
     taking, taken = training._take, []
 
-    def noting(ready: Ready) -> Iterable[Taken]:
+    def noting(ready: Batch) -> Iterable[StepOutput]:
         taken.append(taking(ready))
         asked.extend([2] if len(taken) == 4 else [])
         return taken[-1]
@@ -202,7 +202,7 @@ def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(
     monkeypatch.setattr(loop, "SAVING_SHARE", math.inf)  # whatever it takes
     training = loop.Training(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
     fast = training.step
-    assert isinstance(fast, FastStep)
+    assert isinstance(fast, CapturedStep)
     update, taken = fast.stages["update"], []
 
     def breaking() -> None:
@@ -302,9 +302,9 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
 
 
-def step(training: loop.Training, indices: NDArray[np.int64]) -> Taken:
+def step(training: loop.Training, indices: NDArray[np.int64]) -> StepOutput:
     """One step on the training sequences at `indices`."""
-    (taken,) = training._take(Ready(indices, *training.train_set.fetch(indices, torch.float32), 0.0))
+    (taken,) = training._take(Batch(indices, *training.train_set.fetch(indices, torch.float32), 0.0))
     return taken
 
 
@@ -547,13 +547,13 @@ def test_training_works_in_a_thread(tmp_path: Path) -> None:
 def test_batches_visit_every_sequence_once_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def noting(data: Sequences, batches: Iterable[Any], **options: Any) -> Iterator[Ready]:
+    def noting(data: Sequences, batches: Iterable[Any], **options: Any) -> Iterator[Batch]:
         for ready in read_ahead(data, batches, **options):
             assert torch.equal(ready.x, data.batch(ready.indices, torch.zeros(1))[0])
             seen.extend(ready.indices.tolist())
             yield ready
 
-    monkeypatch.setattr(feeding, "read_ahead", noting)
+    monkeypatch.setattr(batches, "read_ahead", noting)
     loop.train(SMALL.replaced({"train": {"epochs": 2}}), tmp_path / "run", reporter=Quiet())
     first, second = seen[:200], seen[200:]
     assert sorted(first) == sorted(second) == list(range(200))

@@ -27,7 +27,7 @@ from diskoop.numerics import (
     unit_modulus,
 )
 from diskoop.numerics.losses import Penalty
-from diskoop.numerics.spectrum import Order
+from diskoop.numerics.spectrum import ModeOrder
 from diskoop.settings import Settings
 from diskoop.training import objective as objective_module
 from diskoop.training.objective import Objective, Terms, gaussian_blur
@@ -204,7 +204,7 @@ def test_the_cycle_is_the_neighbours_static_part_asked_back() -> None:
     assert all(torch.allclose(one, other, rtol=1e-6, atol=1e-8) for one, other in zip(ours, theirs, strict=True))
 
 
-NAMED: list[tuple[dict[str, Any], Penalty, Penalty, Order]] = [
+NAMED: list[tuple[dict[str, Any], Penalty, Penalty, ModeOrder]] = [
     ({"dynamic_penalty": "modulus"}, distance_to_one, partial(modulus_beyond, radius=0.5), by_distance),
     ({"dynamic_penalty": "hinge"}, distance_to_one, partial(hinge_beyond, radius=0.5), by_distance),
     ({"dynamic_penalty": "real"}, distance_to_one, partial(real_beyond, radius=0.5), by_distance),
@@ -221,7 +221,7 @@ NAMED: list[tuple[dict[str, Any], Penalty, Penalty, Order]] = [
 
 @pytest.mark.parametrize(("changes", "static", "dynamic", "order"), NAMED)
 def test_names_in_settings_reach_their_functions(
-    changes: dict[str, Any], static: Penalty, dynamic: Penalty, order: Order
+    changes: dict[str, Any], static: Penalty, dynamic: Penalty, order: ModeOrder
 ) -> None:
     generator = torch.Generator().manual_seed(1)
     # The third by distance to 1 is 0.8, by modulus -0.95.

@@ -16,7 +16,7 @@ from diskoop.errors import InputError, suggest
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.operator import Operator
-from diskoop.numerics.spectrum import Order, Spectrum
+from diskoop.numerics.spectrum import ModeOrder, Spectrum
 from diskoop.numerics.weights import Weights, over_two
 from diskoop.pictures import figure_bytes, rows_figure
 
@@ -59,7 +59,7 @@ class Decomposition:
         clips: Sequences,
         z: Tensor,
         static: int,
-        order: Order,
+        order: ModeOrder,
         mask: Tensor | None = None,
         found: Mapping[str, Factor] | None = None,
     ) -> "Decomposition":

@@ -23,7 +23,9 @@ from diskoop.numerics.factors import Factor
 Array = NDArray[Any]
 # Chunks (some, time, ...) of n sequences, as `Decomposition.decoded` has them, and n lengths -> label -> (n,) codes.
 Verdict = Callable[[Iterator[Tensor], Array], Mapping[str, Array]]
-Watch = Callable[[Sequence[Any], str], Iterable[Any]]  # something to loop over, and what for: a progress bar goes here
+Progress = Callable[
+    [Sequence[Any], str], Iterable[Any]
+]  # something to loop over, and what for: a progress bar goes here
 
 # What a factor is, whatever its name: something that stays, something that holds modes of the dynamic part, or the
 # directions that are in no factor.
@@ -40,7 +42,7 @@ LEAST_EXPLAINED = 0.15  # a component of which no label explains this much has n
 
 
 @dataclass(frozen=True, eq=False)
-class FoundFactor:
+class DiscoveredFactor:
     """A factor, and what is known of it."""
 
     factor: Factor
@@ -69,15 +71,15 @@ class FoundFactor:
         kind = {"factor": "", "motion": "moves", "remainder": "left over"}[self.kind]
         return self.name, str(self.dimensions), f"{self.strength:.1%}", stability, kind, nearest
 
-    def renamed(self, name: str) -> "FoundFactor":
+    def renamed(self, name: str) -> "DiscoveredFactor":
         return replace(self, factor=replace(self.factor, name=name))
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class DiscoveryResult:
     """Factors that one way of looking found in some sequences."""
 
-    factors: tuple[FoundFactor, ...]
+    factors: tuple[DiscoveredFactor, ...]
     way: str  # how they were found
     source: str  # in which sequences
     notes: tuple[str, ...] = ()  # what one should know before trusting them
@@ -90,7 +92,7 @@ class Found:
         return [each.name for each in self.factors]
 
     @property
-    def without_remainder(self) -> tuple[FoundFactor, ...]:
+    def without_remainder(self) -> tuple[DiscoveredFactor, ...]:
         """Those that stand for something: all but the directions that are in no factor."""
         return tuple(each for each in self.factors if each.kind != "remainder")
 
@@ -102,7 +104,7 @@ class Found:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return f"<table><caption>{self.way}, in {escape(self.source)}</caption>{rows}</table>{notes}"
 
-    def renamed(self, names: Mapping[str, str]) -> "Found":
+    def renamed(self, names: Mapping[str, str]) -> "DiscoveryResult":
         """With other names, {old: new}."""
         for old in names:
             if old not in self.names:
@@ -135,14 +137,14 @@ def check_name(name: str) -> None:
         )
 
 
-class Way(Protocol):
+class FactorDiscovery(Protocol):
     """A way to find factors. It sees the sequences it is given and no others: score what it finds elsewhere."""
 
-    def find(self, parts: Decomposition) -> Found: ...
+    def find(self, parts: Decomposition) -> DiscoveryResult: ...
 
 
-def everything(over: Sequence[Any], what: str) -> Iterable[Any]:
-    """Nobody watches."""
+def no_progress(over: Sequence[Any], what: str) -> Iterable[Any]:
+    """No progress display."""
     return over
 
 
@@ -161,15 +163,15 @@ class LabelFree:
     resamples: int = 10
     starts: int = 3
     seed: int = 0
-    watch: Watch = everything
+    progress: Progress = no_progress
 
-    def find(self, parts: Decomposition) -> Found:
+    def find(self, parts: Decomposition) -> DiscoveryResult:
         atoms = find_atoms(parts, self.seed)
         if self.count is not None and not 1 <= self.count <= len(atoms):
             raise InputError(
                 f"expected a count of factors from 1 to {len(atoms)}, the parts there are, got {self.count}"
             )
-        others = [self._resampled(atoms, number) for number in self.watch(range(self.resamples), "resampling")]
+        others = [self._resampled(atoms, number) for number in self.progress(range(self.resamples), "resampling")]
         fits = [atoms, *(atoms.turned(self.seed + start) for start in range(1, self.starts))]
         best = max((self._grouped(fit, others) for fit in fits), key=lambda fit: fit.steadiness)
         groups = (
@@ -273,7 +275,7 @@ class Guided:
     labelled: tuple[int, ...] | None = None  # which sequences to believe; None: `per_value` of each value are drawn
     seed: int = 0
 
-    def find(self, parts: Decomposition) -> Found:
+    def find(self, parts: Decomposition) -> DiscoveryResult:
         names = _known_labels(parts, self.labels)
         codes = {name: parts.clips.labels[name] for name in names}
         random = np.random.Generator(np.random.PCG64(self.seed))
@@ -352,18 +354,18 @@ class ModeSearch:
     criterion: Criterion = lowest
     exhaustive: bool = False
     seed: int = 0
-    watch: Watch = everything
+    progress: Progress = no_progress
 
-    def find(self, parts: Decomposition) -> Found:
+    def find(self, parts: Decomposition) -> DiscoveryResult:
         tried = self.tried(parts)
         factors = []
         for name in _known_labels(parts, self.labels):
             modes = tried.best(name, self.criterion)
             factor = Factor(name, parts.factor(modes).projector.cpu())
-            factors.append(FoundFactor(factor, len(modes), effects(parts, [factor.projector], self.seed)[0]))
-        return Found(tuple(factors), f"searched {len(tried.candidates)} sets of modes", _source(parts))
+            factors.append(DiscoveredFactor(factor, len(modes), effects(parts, [factor.projector], self.seed)[0]))
+        return DiscoveryResult(tuple(factors), f"searched {len(tried.candidates)} sets of modes", _source(parts))
 
-    def tried(self, parts: Decomposition) -> "Tried":
+    def tried(self, parts: Decomposition) -> "ModeSearchResult":
         """What a judge still recognises after a swap of each set of modes."""
         names = _known_labels(parts, self.labels)
         donors = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(parts))
@@ -371,7 +373,7 @@ class ModeSearch:
         if not candidates:
             raise InputError("there are no static modes to search; spectrum.static is 0")
         kept = []
-        for modes in self.watch(candidates, "sets of modes"):
+        for modes in self.progress(candidates, "sets of modes"):
             new = parts.swap(modes, donors)
             verdict = self.judge(new.decoded(), new.lengths)
             if unknown := [name for name in names if name not in verdict]:
@@ -383,11 +385,11 @@ class ModeSearch:
                     if name in parts.clips.labels
                 }
             )
-        return Tried(candidates, kept)
+        return ModeSearchResult(candidates, kept)
 
 
 @dataclass(frozen=True)
-class Tried:
+class ModeSearchResult:
     """Sets of modes, and the share of each label that was still recognised when they were swapped."""
 
     candidates: list[list[int]]
@@ -436,7 +438,7 @@ def _assembled(
     way: str,
     seed: int,
     names: Sequence[str] = (),
-) -> Found:
+) -> DiscoveryResult:
     """Factors out of groups of atoms: the strongest first, named where `names` has no name, at the end what is left."""
     projectors = [atoms.joined(members) for members in groups]
     rest = atoms.rest + atoms.joined(set(range(len(atoms))) - {member for members in groups for member in members})
@@ -458,11 +460,11 @@ def _assembled(
         nearest = (other, tie) if others else None
         factor = Factor(titles[place], projectors[g])
         kind: Kind = "motion" if moving[g] else "factor"
-        factors.append(FoundFactor(factor, rank, strengths[g], stability[g], kind, nearest))
+        factors.append(DiscoveredFactor(factor, rank, strengths[g], stability[g], kind, nearest))
     unused = round(float(torch.trace(rest)))
     if unused:
         left_over = Factor(_free("rest", titles), rest)
-        factors.append(FoundFactor(left_over, unused, strengths[-1], kind="remainder"))
+        factors.append(DiscoveredFactor(left_over, unused, strengths[-1], kind="remainder"))
     rare = [title for title, g in zip(titles, order, strict=True) if all(_is_rare(atoms.columns[i]) for i in groups[g])]
     notes = list(_warnings(factors, rare))
     if not names:  # what has a label's name is that label's
@@ -472,7 +474,7 @@ def _assembled(
             f"{factors[-1].name} ({strengths[-1]:.0%} of what changes) is static by its eigenvalues and yet does not "
             "stay within a clip: a smaller spectrum.static or a longer training may help"
         )
-    return Found(tuple(factors), way, _source(parts), tuple(notes))
+    return DiscoveryResult(tuple(factors), way, _source(parts), tuple(notes))
 
 
 def _source(parts: Decomposition) -> str:
@@ -516,7 +518,7 @@ def _titles(moving: Sequence[bool]) -> list[str]:
     return titles
 
 
-def _warnings(factors: Sequence[FoundFactor], rare: Sequence[str]) -> Iterator[str]:
+def _warnings(factors: Sequence[DiscoveredFactor], rare: Sequence[str]) -> Iterator[str]:
     """What one should know before trusting these factors."""
     for name in rare:
         yield (

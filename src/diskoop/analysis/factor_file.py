@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from diskoop.analysis.discovery import Found, FoundFactor, Kind, check_name
+from diskoop.analysis.discovery import DiscoveredFactor, DiscoveryResult, Kind, check_name
 from diskoop.errors import InputError
 from diskoop.numerics.factors import Factor
 from diskoop.storage import write_text
@@ -69,7 +69,7 @@ class _PageOne(_Header):
 _ANY_PAGE: TypeAdapter[_Page | _PageOne] = TypeAdapter(Annotated[_Page | _PageOne, Field(discriminator="format")])
 
 
-def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
+def save_factors(folder: RunFolder, found: DiscoveryResult, model: torch.nn.Module) -> None:
     """Write `factors.json`, whole; it replaces the one before."""
     for name in found.names:
         check_name(name)
@@ -82,8 +82,8 @@ def save_found(folder: RunFolder, found: Found, model: torch.nn.Module) -> None:
     write_text(folder.factors, json.dumps(page.model_dump()) + "\n")
 
 
-def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | None:
-    """What `save_found` wrote, in today's format or the first, None where nothing was.
+def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> DiscoveryResult | None:
+    """What `save_factors` wrote, in today's format or the first, None where nothing was.
 
     An InputError if it is damaged or of another model.
     """
@@ -98,7 +98,7 @@ def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | Non
     page = written.converted() if isinstance(written, _PageOne) else written
     if page.model != weights_checksum(model):
         raise InputError(f"{folder.factors} belongs to another model than {folder.model}; {again}")
-    factors: list[FoundFactor] = []
+    factors: list[DiscoveredFactor] = []
     for entry in page.factors:
         check_name(entry.name)
         if entry.name in (each.name for each in factors):
@@ -107,6 +107,6 @@ def load_found(folder: RunFolder, model: torch.nn.Module, k: int) -> Found | Non
             raise InputError(f"{folder.factors}: the projector of {entry.name!r} is not a matrix {k} x {k}; {again}")
         factor = Factor(entry.name, torch.tensor(entry.projector, dtype=torch.float64))
         factors.append(
-            FoundFactor(factor, entry.dimensions, entry.strength, entry.stability, entry.kind, entry.nearest)
+            DiscoveredFactor(factor, entry.dimensions, entry.strength, entry.stability, entry.kind, entry.nearest)
         )
-    return Found(tuple(factors), page.way, page.source, tuple(page.notes))
+    return DiscoveryResult(tuple(factors), page.way, page.source, tuple(page.notes))

@@ -13,7 +13,7 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition, mean_over_frames
 from diskoop.errors import InputError, Unavailable
 from diskoop.numerics.factors import Factor
-from diskoop.storage import whole_file
+from diskoop.storage import atomic_write
 
 Columns = dict[str, NDArray[Any]]  # name -> text, whole numbers or float64, all of one length
 ROWS = 10_000  # turned into text together
@@ -94,7 +94,7 @@ def write_table(parts: Decomposition, path: str | Path, frames: bool = False) ->
     path = Path(path)
     write = writer_of(path)
     columns = table(parts, frames)
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         write(columns, temporary)
     return path
 

@@ -20,9 +20,9 @@ from diskoop.numerics.losses import spectral_loss
 from diskoop.numerics.operator import fit_operator, one_thread, pair_sums, ridge_gradient, ridge_solution
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.run import Run
+from diskoop.training.batches import DeviceBatches, Feed, read_ahead
+from diskoop.training.captured import solved_there
 from diskoop.training.checkpoint import RunFolder
-from diskoop.training.fast import solved_there
-from diskoop.training.feeding import Feed, Resident, read_ahead
 from diskoop.training.loop import frozen_operator
 
 SIZES = (20, 40, 80, 160, 320)  # k
@@ -32,7 +32,7 @@ LOADED = {"cuda": 4096, "cpu": 512}  # clips
 CLIPS = {"cuda": 2048, "cpu": 128}  # to take apart
 CLASSES = {"skin": 6, "pants": 6, "top": 6, "hair": 6, "action": 9}  # of Sprites
 
-Way = Callable[[Tensor], Tensor]
+TensorFunction = Callable[[Tensor], Tensor]
 
 
 # --- solvers
@@ -90,7 +90,7 @@ def _pairs(z: Tensor) -> tuple[Tensor, Tensor]:
     return z[:, :-1].flatten(0, 1), z[:, 1:].flatten(0, 1)
 
 
-SOLVERS: dict[str, Way] = {"pseudo-inverse": by_pseudo_inverse, "SVD": by_svd, "ours": by_gram}
+SOLVERS: dict[str, TensorFunction] = {"pseudo-inverse": by_pseudo_inverse, "SVD": by_svd, "ours": by_gram}
 
 
 def latents(k: int, device: torch.device) -> Tensor:
@@ -129,8 +129,8 @@ def _solvers_at(k: int, setup: Setup) -> tuple[list[dict[str, Any]], list[dict[s
     truth = by_pseudo_inverse(z.double().cpu())
     # Whole pairs, or the two losses mean different eigenvalues.
     static = int(Spectrum.of(truth).static(STATIC).sum())
-    theirs: Way = partial(paper_spectral_loss, static=static, radius=RADIUS)
-    ours: Way = partial(_closed_form, static=static)
+    theirs: TensorFunction = partial(paper_spectral_loss, static=static, radius=RADIUS)
+    ours: TensorFunction = partial(_closed_form, static=static)
     spectra = _spectra(k, truth.to(z), {"eigvals": theirs, "ours, on the CPU": ours}, _gradient(theirs, truth), setup)
     return _solved(k, z, ways, truth, setup), spectra
 
@@ -140,11 +140,11 @@ def _closed_form(C: Tensor, static: int) -> Tensor:
         return spectral_loss(C.cpu(), static, RADIUS)
 
 
-def _solved(k: int, z: Tensor, ways: Mapping[str, Way], truth: Tensor, setup: Setup) -> list[dict[str, Any]]:
+def _solved(k: int, z: Tensor, ways: Mapping[str, TensorFunction], truth: Tensor, setup: Setup) -> list[dict[str, Any]]:
     pull = torch.randn(k, k, generator=torch.Generator().manual_seed(0)).to(z)  # any gradient of C
     leaf = z.clone().requires_grad_()
 
-    def way(solve: Way) -> Take:
+    def way(solve: TensorFunction) -> Take:
         def take() -> None:
             C = solve(leaf)
             torch.autograd.grad(C, leaf, pull.to(C))
@@ -155,13 +155,15 @@ def _solved(k: int, z: Tensor, ways: Mapping[str, Way], truth: Tensor, setup: Se
     return [{"k": k, "way": name, **found[name], "off by": _off(solve(z), truth)} for name, solve in ways.items()]
 
 
-def _spectra(k: int, C: Tensor, ways: Mapping[str, Way], known: Tensor, setup: Setup) -> list[dict[str, Any]]:
+def _spectra(
+    k: int, C: Tensor, ways: Mapping[str, TensorFunction], known: Tensor, setup: Setup
+) -> list[dict[str, Any]]:
     takes = {name: partial(_gradient, loss, C) for name, loss in ways.items()}
     found = compared(take_turns(takes, setup, f"spectrum, k = {k}"))
     return [{"k": k, "way": name, **found[name], "off by": _off(take(), known)} for name, take in takes.items()]
 
 
-def _gradient(loss: Way, C: Tensor) -> Tensor:
+def _gradient(loss: TensorFunction, C: Tensor) -> Tensor:
     leaf = C.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(leaf), leaf)
     return gradient
@@ -187,7 +189,7 @@ def loader(setup: Setup, case: Case = SPRITES, count: int | None = None) -> Iter
         streamed = _on_disk(data, Path(folder) / "noise.npy")
         pinned = device.type == "cuda"
         feeds: dict[str, Feed] = {
-            "resident": Resident(data, weight),
+            "resident": DeviceBatches(data, weight),
             "streamed": partial(read_ahead, streamed, dtype=weight.dtype, pinned=pinned),
         }
         takes: dict[str, Take] = {name: partial(_drain, feed, batches, device) for name, feed in feeds.items()}

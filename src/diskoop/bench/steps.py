@@ -29,11 +29,11 @@ from diskoop.errors import Stopped
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.models.frames import FrameDecoder, FrameEncoder
 from diskoop.settings import Settings
-from diskoop.training.fast import FastStep
-from diskoop.training.feeding import Resident
+from diskoop.training.batches import DeviceBatches
+from diskoop.training.captured import CapturedStep
 from diskoop.training.objective import Objective
 from diskoop.training.precision import weights_dtype
-from diskoop.training.step import PlainStep, Step, Taken, adam, set_rate
+from diskoop.training.step import PlainStep, Step, StepOutput, adam, set_rate
 
 PATIENCE = 60.0  # seconds that a table of `growth` may take where there is no CUDA
 
@@ -125,15 +125,15 @@ class PaperStep:
         total = settings.loss.rec * rec + settings.loss.pred * pred + settings.loss.eig * spectral
         return {"total": total, "rec": rec, "pred": pred, "eig": spectral}
 
-    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[StepOutput]:
         set_rate(self.optimizer, rate)
         total = self.losses(self.data.deliver(x, mask, self.weight)[0])["total"]
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        return [Taken({"total": total.item()}, 0.0)]
+        return [StepOutput({"total": total.item()}, 0.0)]
 
-    def rest(self) -> list[Taken]:
+    def flush(self) -> list[StepOutput]:
         return []
 
     def _blurred(self, x: Tensor) -> Tensor:
@@ -164,9 +164,9 @@ def our_step(case: Case, data: Sequences, device: torch.device) -> Step:
     return (captured_step if device.type == "cuda" else plain_step)(case, data, device)
 
 
-def captured_step(case: Case, data: Sequences, device: torch.device) -> FastStep:
+def captured_step(case: Case, data: Sequences, device: torch.device) -> CapturedStep:
     objective = _objective(case, device)
-    return FastStep(objective, adam(objective, case.settings.train.lr, device), data, case.settings.train.batch)
+    return CapturedStep(objective, adam(objective, case.settings.train.lr, device), data, case.settings.train.batch)
 
 
 def _objective(case: Case, device: torch.device) -> Objective:
@@ -176,7 +176,7 @@ def _objective(case: Case, device: torch.device) -> Objective:
 
 def taking(step: Step, case: Case, data: Sequences, device: torch.device) -> Take:
     """One step on a batch out of a set that lies on the device."""
-    feed, members = Resident(data, torch.zeros(1, device=device)), np.arange(case.settings.train.batch)
+    feed, members = DeviceBatches(data, torch.zeros(1, device=device)), np.arange(case.settings.train.batch)
     generator = torch.Generator(device)
 
     def take() -> None:
@@ -238,12 +238,12 @@ def shares(setup: Setup, cases: Mapping[str, Case] = CASES) -> Iterator[Table]:
             yield Table(f"{name}: a step in stages, {precision}; {how}", rows)
 
 
-def parts(step: FastStep, take: Take, setup: Setup, what: str) -> list[dict[str, Any]]:
+def parts(step: CapturedStep, take: Take, setup: Setup, what: str) -> list[dict[str, Any]]:
     """Mean milliseconds of each stage on the device, of each part on the CPU and of the whole; means add up."""
     device = setup.device
     each = repetitions(take, setup)  # captured by then
     on_device, on_host = _watch(step.stages, device), _watch(step.host, torch.device("cpu"))
-    spent = sum(seconds(take, each, device) for _ in setup.watch(range(setup.turns), what))
+    spent = sum(seconds(take, each, device) for _ in setup.progress(range(setup.turns), what))
     count = each * setup.turns
     whole = 1000 * spent / count
     stages, host = ({name: sum(clock()) / count for name, clock in some.items()} for some in (on_device, on_host))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from diskoop.analysis.discovery import Watch, everything
+from diskoop.analysis.discovery import Progress, no_progress
 from diskoop.settings import TrainSettings
 from diskoop.training.precision import computes_in_bf16, precision_for
 
@@ -28,7 +28,7 @@ class Setup:
     device: torch.device
     turns: int = 5
     steps: int | None = None  # in a turn; None: as many as fill it
-    watch: Watch = everything
+    progress: Progress = no_progress
 
 
 class Span(NamedTuple):
@@ -55,7 +55,7 @@ def take_turns(ways: Mapping[str, Take], setup: Setup, what: str) -> dict[str, S
     """What each way takes once. They take turns, so that whatever else the machine does falls on all of them."""
     counts = {name: repetitions(take, setup) for name, take in ways.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in setup.watch(range(setup.turns), what):
+    for _ in setup.progress(range(setup.turns), what):
         for name, take in ways.items():
             times[name].append(1000 * seconds(take, counts[name], setup.device) / counts[name])
     return {name: Span.of(row) for name, row in times.items()}

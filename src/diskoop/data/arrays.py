@@ -19,7 +19,7 @@ from diskoop.data.sequences import PIXELS, Units
 from diskoop.data.videos import square
 from diskoop.errors import InputError, Unavailable
 from diskoop.settings import FRAME_SIZES
-from diskoop.storage import cache_folder, whole_file
+from diskoop.storage import atomic_write, cache_folder
 
 HDF5 = (".h5", ".hdf5", ".hdf")
 SUFFIXES = (".npy", ".npz", *HDF5)
@@ -199,7 +199,7 @@ def _from_npz(path: Path) -> Contents:
         # Unpacked on disk and mapped: it may be larger than memory.
         unpacked = cache_folder() / f"{path.stem[:40]}-{_key(path, name)}.npy"
         if not unpacked.exists():
-            with whole_file(unpacked) as out, archive.open(f"{name}.npy") as packed, out.open("wb") as stream:
+            with atomic_write(unpacked) as out, archive.open(f"{name}.npy") as packed, out.open("wb") as stream:
                 shutil.copyfileobj(packed, stream, 2**20)
         return mapped(unpacked), beside, unread
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diskoop.data.clips import Gathered
+from diskoop.data.clips import ClipFrames
 from diskoop.data.labels import Labels
 from diskoop.data.scaling import measure, signal_units
 from diskoop.data.sequences import PARTS, Indices, Sequences, Units, split_groups, windows
@@ -28,7 +28,7 @@ AS_IT_IS = Cut(whole=float("inf"), window=0)
 
 def assemble(
     name: str,
-    gathered: Gathered,
+    gathered: ClipFrames,
     labels: Labels,
     units: Units,
     settings: DataSettings,
@@ -82,7 +82,7 @@ def _group(labels: Labels, settings: DataSettings) -> str | None:
 Pieces = tuple[Indices, Indices, Indices, Indices]  # (n,) each: clip, first frame, frames, which of PARTS
 
 
-def _pieces(name: str, gathered: Gathered, labels: Labels, group: str | None, settings: DataSettings) -> Pieces:
+def _pieces(name: str, gathered: ClipFrames, labels: Labels, group: str | None, settings: DataSettings) -> Pieces:
     """Who trains, who validates, who tests: whole clips, or with one or two clips alone, stretches of time."""
     count = len(gathered.lengths)
     if count < 3 and labels.parts is None:

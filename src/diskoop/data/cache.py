@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from diskoop.errors import InputError, Unavailable
-from diskoop.storage import cache_folder, whole_file, whole_folder, write_text
+from diskoop.storage import atomic_folder, atomic_write, cache_folder, write_text
 
 Advance = Callable[[int], None]  # tells how many more are done
 
@@ -32,7 +32,7 @@ def drawn_once(
     """The array of `shape` that `draw` fills, read-only; from the cache if `key` was drawn before."""
     path = cache_folder() / f"{_plain(name)}-{key}.npy"
     if not path.exists():
-        with whole_file(path) as temporary, advancing(f"drawing {name}", shape[0]) as advance:
+        with atomic_write(path) as temporary, advancing(f"drawing {name}", shape[0]) as advance:
             out = _with_room(temporary, shape, dtype)
             draw(out, advance)
             out.flush()
@@ -47,7 +47,7 @@ def kept_once(
     folder = cache_folder() / f"{_plain(name)}-{key}"
     if not folder.exists():
         try:
-            with whole_folder(folder) as temporary:
+            with atomic_folder(folder) as temporary:
                 with (temporary / "frames.npy").open("wb+") as stream:
                     file = FrameFile(stream)
                     facts = write(file)

@@ -37,7 +37,7 @@ def file_clips(root: Path, files: Sequence[Path], read: Callable[[Path], Blocks]
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class ClipFrames:
     """Clips that lie in one array of frames."""
 
     frames: NDArray[Any]  # (total, ...)
@@ -48,13 +48,13 @@ class Gathered:
     starts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, x: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> "Gathered":
+    def of(cls, x: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> "ClipFrames":
         """The sequences of an array (n, time, ...), which have no names; `lengths` (n,) says which are shorter."""
         count, time = x.shape[:2]
         lengths = np.full(count, time) if lengths is None else lengths
         return cls(x.reshape(count * time, *x.shape[2:]), [], lengths, {}, (), np.arange(count) * time)
 
-    def select(self, at: NDArray[np.int64]) -> "Gathered":
+    def select(self, at: NDArray[np.int64]) -> "ClipFrames":
         """Some of them; `labels` stay as they are."""
         names = [self.names[clip] for clip in at] if self.names else []
         return replace(self, names=names, lengths=self.lengths[at], starts=self.starts[at])
@@ -67,7 +67,7 @@ def gather(
     readers: Sequence[ModuleType],
     options: Any,
     skip_bad: bool,
-) -> Gathered:
+) -> ClipFrames:
     """The frames of all clips that `find` lists, read unless the same `files` were read so before.
 
     `readers` are the modules that make frames of them. What cannot be read is an InputError, or with `skip_bad` left
@@ -106,7 +106,9 @@ def gather(
 
     frames, facts = kept_once(title, key, write)
     lengths = np.array(facts["lengths"], np.int64)
-    return Gathered(frames, facts["names"], lengths, facts["labels"], tuple(facts["notes"]), lengths.cumsum() - lengths)
+    return ClipFrames(
+        frames, facts["names"], lengths, facts["labels"], tuple(facts["notes"]), lengths.cumsum() - lengths
+    )
 
 
 def _append(clip: Clip, good: list[Clip], file: FrameFile) -> None:

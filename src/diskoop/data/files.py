@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diskoop.data import arrays, sound, tables, videos
 from diskoop.data.assembly import Cut, assemble
-from diskoop.data.clips import SKIP, Clip, Gathered, files_below, gather
+from diskoop.data.clips import SKIP, Clip, ClipFrames, files_below, gather
 from diskoop.data.labels import LABEL_FILES, Labels, code, from_csv, from_csv_in_order, from_folders
 from diskoop.data.scaling import NOT_NUMBERS, measure
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
@@ -55,7 +55,7 @@ def load(settings: DataSettings) -> Sequences:
     gathered = gathered.select(kept)
     notes = [*notes, *gathered.notes, *more, *labels.notes]
     everything = assemble(_title(path), gathered, labels, units, settings, CUTS[kind], tuple(notes))
-    listen = (lambda name: sound.read_sound(root / name)) if kind == "recordings" else None
+    listen = (lambda name: sound.load_audio(root / name)) if kind == "recordings" else None
     return replace(everything, listen=listen)
 
 
@@ -72,7 +72,7 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     lengths = _lengths(path, x, columns)
     if settings.labels:
         columns |= from_csv_in_order(Path(settings.labels).expanduser(), len(x))
-    gathered, kept, scale = Gathered.of(x, lengths), np.arange(len(x)), None
+    gathered, kept, scale = ClipFrames.of(x, lengths), np.arange(len(x)), None
     if x.ndim == 3 or x.dtype != np.uint8:
         scale = measure(gathered.frames, gathered.starts, lengths, np.ones(len(x), bool))
         if len(scale.bad):
@@ -151,11 +151,11 @@ def _counted(others: Counter[str]) -> str:
     return ", ".join(f"{count} {suffix}" for suffix, count in others.most_common(4))
 
 
-def _gather(kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings) -> tuple[Gathered, Units]:
+def _gather(kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings) -> tuple[ClipFrames, Units]:
     """All clips, and the units they are in (a signal's scale follows once it is known who trains)."""
     size, every = settings.size or 64, settings.every
 
-    def read(find: Callable[[], list[Clip]], reader: ModuleType, *options: Any) -> Gathered:
+    def read(find: Callable[[], list[Clip]], reader: ModuleType, *options: Any) -> ClipFrames:
         return gather(_title(path), files, find, [reader], options, settings.skip_bad)
 
     if kind == "tables":
@@ -194,7 +194,7 @@ def _label_file(path: Path, settings: DataSettings) -> Path | None:
     return next((entry for entry in entries if entry.name.lower() in LABEL_FILES and entry.is_file()), None)
 
 
-def _labels(path: Path, gathered: Gathered, settings: DataSettings) -> tuple[Labels, Indices, list[str]]:
+def _labels(path: Path, gathered: ClipFrames, settings: DataSettings) -> tuple[Labels, Indices, list[str]]:
     """Labels of the clips, which clips are kept, and notes: from a CSV, from the files themselves, from folders."""
     given = _label_file(path, settings)
     folders, notes = from_folders(gathered.names)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.errors import InputError, Unavailable
-from diskoop.storage import whole_file
+from diskoop.storage import atomic_write
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".aiff", ".aif", ".sph", ".nist")
 RATE = 16_000
@@ -31,7 +31,7 @@ def recording_clips(root: Path, files: Sequence[Path]) -> list[Clip]:
 
 
 def _blocks(file: Path) -> Blocks:
-    sound = read_sound(file)
+    sound = load_audio(file)
     if len(sound) < WINDOW + HOP:
         least = (WINDOW + HOP) / RATE
         raise InputError(f"{file} lasts {len(sound) / RATE:.3f} s: dynamics need {least:.3f} s at least")
@@ -39,7 +39,7 @@ def _blocks(file: Path) -> Blocks:
         yield _log_magnitude(_transform(sound, begin, begin + AT_ONCE))
 
 
-def read_sound(file: Path) -> Sound:
+def load_audio(file: Path) -> Sound:
     """A recording as one channel at 16 kHz, from -1 to 1."""
     try:
         import soundfile
@@ -160,7 +160,7 @@ def write_wav(path: str | Path, sound: NDArray[Any]) -> Path:
     """16-bit samples; what is louder than full scale is turned down, not cut off."""
     loudest = float(np.abs(sound).max(initial=1.0))
     samples = np.rint(sound / loudest * 32767).astype("<i2")
-    with whole_file(path) as temporary, wave.open(str(temporary), "wb") as stream:
+    with atomic_write(path) as temporary, wave.open(str(temporary), "wb") as stream:
         stream.setnchannels(1)
         stream.setsampwidth(2)
         stream.setframerate(RATE)

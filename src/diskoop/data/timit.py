@@ -86,7 +86,7 @@ def load(settings: DataSettings) -> Sequences:
     fair = everything.select(~(np.array(known) & (everything.parts != 0)))
     if (phones >= 0).any():
         fair = replace(fair, tracks={"phone": phones}, values={**fair.values, "phone": PHONES})
-    return replace(fair, listen=lambda name: sound.read_sound(root / name))
+    return replace(fair, listen=lambda name: sound.load_audio(root / name))
 
 
 def is_corpus(root: Path) -> bool:

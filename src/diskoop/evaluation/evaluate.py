@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from diskoop.analysis.discovery import Found
+from diskoop.analysis.discovery import DiscoveryResult
 from diskoop.data import open_data
 from diskoop.data.cache import digest
 from diskoop.data.sequences import Sequences
@@ -26,7 +26,7 @@ from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.leaking import leaking
 from diskoop.evaluation.metrics import Summary
 from diskoop.evaluation.protocols import (
-    Plan,
+    ProtocolConfig,
     factorial,
     moving_label,
     one_at_a_time,
@@ -57,7 +57,7 @@ BESIDE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class EvalContext:
     """The same sequences, the same judges and the same plan for every model."""
 
     train: Sequences
@@ -66,7 +66,7 @@ class Bench:
     frame_judge: Judge | None
     moving: str | None  # the label that says what is done
     who: str | None  # the label that says who speaks
-    plan: Plan
+    plan: ProtocolConfig
     notes: tuple[str, ...]  # what the reader of a figure should know of all this
 
     @property
@@ -80,15 +80,15 @@ class Bench:
         return tuple(dict.fromkeys((*self.labels, *readable(self.train, self.clips))))
 
 
-def bench_for(
+def eval_context(
     run: Run,
-    plan: Plan,
+    plan: ProtocolConfig,
     limit: int | None = None,
     moving: str | None = None,
     who: str | None = None,
     judged: bool = True,
     reporter: Reporter | None = None,
-) -> Bench:
+) -> EvalContext:
     """The test split of the run's data (at most `limit` sequences of it), and judges that are good enough for it.
 
     Without `judged` there are none, and nothing that takes one is measured. Of recordings the whole ones are taken,
@@ -133,14 +133,14 @@ def bench_for(
             notes += [f"of single frames, {frame_judge.describe()}", frame_judge.require(settings, (moves or "",))]
     fewer = f" ({len(plan.swaps)} of swaps and of what stands beside)" if len(plan.swaps) < plan.repeats else ""
     notes.append(f"{plan.repeats} repetitions{fewer}, batches of {plan.batch}, seed {plan.seed}")
-    return Bench(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
+    return EvalContext(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
 
 
 # --- what was measured already
 
 
 @dataclass
-class Ledger:
+class ResultCache:
     """Outcomes by name, kept in a file as they come, so that an interrupted evaluation goes on where it was."""
 
     path: Path | None = None
@@ -166,17 +166,17 @@ class Ledger:
         return {key: Summary(**value) for key, value in entry["figures"].items()}, list(entry["notes"])
 
 
-def about(run: Run, bench: Bench) -> dict[str, Any]:
+def about(run: Run, context: EvalContext) -> dict[str, Any]:
     """What figures depend on: the weights, the factors, the code, the plan, what was looked at and which labels."""
-    plan = {key: value for key, value in vars(bench.plan).items() if key != "watch"}
+    plan = {key: value for key, value in vars(context.plan).items() if key != "progress"}
     return {
         "model": weights_checksum(run.model),
         "operator": run.operator.source,
         "factors": None if run.found is None else _factors(run.found),
         "commit": commit(),
         "plan": plan,
-        "clips": [fingerprint(each) for each in (bench.train, bench.clips)],
-        "labels": [bench.moving, bench.who, *(_labels(each) for each in (bench.train, bench.clips))],
+        "clips": [fingerprint(each) for each in (context.train, context.clips)],
+        "labels": [context.moving, context.who, *(_labels(each) for each in (context.train, context.clips))],
     }
 
 
@@ -184,7 +184,7 @@ def _labels(clips: Sequences) -> str:
     return digest({name: codes.tolist() for name, codes in clips.labels.items()})
 
 
-def _factors(found: Found) -> list[Any]:
+def _factors(found: DiscoveryResult) -> list[Any]:
     """Factors that were found anew may well have the names of the old ones, so their projectors count too."""
     projectors = checksum({each.name: each.factor.projector.cpu() for each in found.factors})
     return [found.names, [each.kind for each in found.factors], found.source, projectors]
@@ -193,40 +193,47 @@ def _factors(found: Found) -> list[Any]:
 # --- one model after another
 
 
-def measure(name: str, run: Run, bench: Bench, ledger: Ledger, command: str, say: Callable[[str], None]) -> Measured:
+def measure(
+    name: str, run: Run, context: EvalContext, results_cache: ResultCache, command: str, say: Callable[[str], None]
+) -> Measured:
     """Every figure of the run itself."""
-    stages = _stages(lambda: run, lambda: run, bench) | _stages_alone(run, bench)
-    return _measured(name, run, stages, ledger, command, say)
+    stages = _stages(lambda: run, lambda: run, context) | _stages_alone(run, context)
+    return _measured(name, run, stages, results_cache, command, say)
 
 
-def measure_beside(run: Run, bench: Bench, ledger: Ledger, command: str, say: Callable[[str], None]) -> list[Measured]:
+def measure_beside(
+    run: Run, context: EvalContext, results_cache: ResultCache, command: str, say: Callable[[str], None]
+) -> list[Measured]:
     """The models that stand beside it, factors found in each without labels, and for sound the means over time."""
-    bench = replace(bench, plan=bench.plan.beside)
+    context = replace(context, plan=context.plan.beside)
     models = []
     for name, make in BESIDE.items():
-        if (
-            make is leaking and bench.who is not None
-        ):  # signs that alternate vanish in a mean over time, and prove nothing
-            continue
-        plain = cache(partial(make, run, bench.train, bench.plan.seed))  # made when a figure is asked for, if at all
+        if make is leaking and context.who is not None:
+            continue  # signs that alternate vanish in a mean over time, and prove nothing
+        # Made when a figure is asked for, if at all.
+        plain = cache(partial(make, run, context.train, context.plan.seed))
         models.append(
-            _measured(name, run, _stages(plain, cache(partial(_with_factors, plain)), bench), ledger, command, say)
+            _measured(
+                name, run, _stages(plain, cache(partial(_with_factors, plain)), context), results_cache, command, say
+            )
         )
-    if bench.who is not None:
-        models += [_measured(name, run, stages, ledger, command, say) for name, stages in _means(bench).items()]
+    if context.who is not None:
+        models += [
+            _measured(name, run, stages, results_cache, command, say) for name, stages in _means(context).items()
+        ]
     return models
 
 
 def _measured(
-    name: str, run: Run, stages: Stages, ledger: Ledger, command: str, say: Callable[[str], None]
+    name: str, run: Run, stages: Stages, results_cache: ResultCache, command: str, say: Callable[[str], None]
 ) -> Measured:
     figures: Figures = {}
     notes: list[str] = []
     for title, stage in stages.items():
         key = f"{name}: {title}"
-        if key not in ledger.entries:
+        if key not in results_cache.entries:
             say(key)
-        more, said = ledger.once(key, _noting(title, stage))
+        more, said = results_cache.once(key, _noting(title, stage))
         figures |= more
         notes += said
     seed, preset = run.settings.train.seed, nearest_preset(run.settings)
@@ -245,9 +252,9 @@ def _noting(title: str, stage: Callable[[], Outcome]) -> Callable[[], Outcome]:
     return attempt
 
 
-def _stages(run: Callable[[], Run], known: Callable[[], Run], bench: Bench) -> Stages:
+def _stages(run: Callable[[], Run], known: Callable[[], Run], context: EvalContext) -> Stages:
     """What any model is asked; `known` is the run with its factors, or an InputError where none can be found."""
-    clips, train, plan, judge, moving = bench.clips, bench.train, bench.plan, bench.judge, bench.moving
+    clips, train, plan, judge, moving = context.clips, context.train, context.plan, context.judge, context.moving
     stages: Stages = {"errors": lambda: (errors(run(), clips, plan), [])}
     if judge is not None:
         stages["two factors"] = lambda: (two_factors(run(), clips, judge, moving, plan), [])
@@ -256,34 +263,35 @@ def _stages(run: Callable[[], Run], known: Callable[[], Run], bench: Bench) -> S
     if labels := readable(train, clips):
         stages["probes"] = lambda: (leaks(run(), train, clips, labels, plan), [])
         stages["DCI"] = lambda: (disentanglement(known(), clips, labels, plan), [])
-    if (who := bench.who) is not None:
+    if (who := context.who) is not None:
         stages["speakers"] = lambda: (speakers(run(), clips, who, plan), [])
         stages["phones"] = lambda: _with_note(*phones(run(), train, clips, plan))
     return stages
 
 
-def _stages_alone(run: Run, bench: Bench) -> Stages:
+def _stages_alone(run: Run, context: EvalContext) -> Stages:
     """What only the run itself is asked: it takes long, or would say nothing of a baseline."""
-    clips, plan, judge, frame_judge, moving = bench.clips, bench.plan, bench.judge, bench.frame_judge, bench.moving
+    clips, plan, moving = context.clips, context.plan, context.moving
+    judge, frame_judge = context.judge, context.frame_judge
     stages: Stages = {"resources": lambda: (resources(run), [])}
-    if judge is not None and bench.clips.is_video:
+    if judge is not None and context.clips.is_video:
         stages["factorial swaps"] = lambda: (factorial(run, clips, judge, moving, plan), [])
     if frame_judge is not None:
         stages["consistency"] = lambda: (consistency(run, clips, frame_judge, moving, plan), [])
     return stages
 
 
-def _means(bench: Bench) -> dict[str, Stages]:
+def _means(context: EvalContext) -> dict[str, Stages]:
     """A recording's mean spectrum and cepstrum, which nobody trained."""
-    clips, train = bench.clips, bench.train
+    clips, train = context.clips, context.train
     return {
-        "mean spectrum": {"speakers": lambda: _mean_rate(mean_spectrum(clips), bench)},
-        "mean cepstrum": {"speakers": lambda: _mean_rate(mean_cepstrum(clips, train), bench)},
+        "mean spectrum": {"speakers": lambda: _mean_rate(mean_spectrum(clips), context)},
+        "mean cepstrum": {"speakers": lambda: _mean_rate(mean_cepstrum(clips, train), context)},
     }
 
 
-def _mean_rate(codes: Any, bench: Bench) -> Outcome:
-    return {"eer/mean/static": error_rate(codes, bench.clips, bench.who or "", bench.plan)}, []
+def _mean_rate(codes: Any, context: EvalContext) -> Outcome:
+    return {"eer/mean/static": error_rate(codes, context.clips, context.who or "", context.plan)}, []
 
 
 def _with_note(figures: Figures, note: str) -> Outcome:

@@ -15,7 +15,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.evaluation.judges import Judge
 from diskoop.evaluation.metrics import global_consistency, local_consistency, reconstruction_error
 from diskoop.evaluation.probes import dci, probe
-from diskoop.evaluation.protocols import Plan
+from diskoop.evaluation.protocols import ProtocolConfig
 from diskoop.evaluation.results import Figures, exactly
 from diskoop.run import Run
 from diskoop.training.checkpoint import read_metrics
@@ -35,7 +35,7 @@ def limited(train: Sequences, limit: int | None) -> Sequences:
 # --- without labels
 
 
-def errors(run: Run, clips: Sequences, plan: Plan) -> Figures:
+def errors(run: Run, clips: Sequences, plan: ProtocolConfig) -> Figures:
     """Reconstruction, one step ahead, the spectrum, the factors' stability, and the error of a swap and back."""
     some = plan.some(clips, LOOKED_AT, 6)
     parts, x = run.decompose(some), some.x
@@ -75,7 +75,7 @@ def _one_step(parts: Decomposition, x: NDArray[np.generic], lengths: NDArray[np.
     )
 
 
-def _cycle(run: Run, parts: Decomposition, plan: Plan) -> float:
+def _cycle(run: Run, parts: Decomposition, plan: ProtocolConfig) -> float:
     """How far a swapped latent is from what the encoder makes of its frames, next to how far apart sequences are."""
     donors = plan.random(7).permutation(len(parts))
     new = parts.swap("static", donors)
@@ -96,7 +96,7 @@ def readable(train: Sequences, clips: Sequences) -> tuple[str, ...]:
     return tuple(label for label, known in seen.items() if len(known) > 1 and np.isin(clips.labels[label], known).all())
 
 
-def leaks(run: Run, train: Sequences, clips: Sequences, labels: Sequence[str], plan: Plan) -> Figures:
+def leaks(run: Run, train: Sequences, clips: Sequences, labels: Sequence[str], plan: ProtocolConfig) -> Figures:
     """What a linear probe reads of each label from either part, "leak/PART/LABEL", beside chance."""
     some = plan.some(train, PROBED, 6)
     learnt, tested = run.decompose(some), run.decompose(clips)
@@ -128,7 +128,7 @@ def timed_code(parts: Decomposition, what: str) -> NDArray[np.float64]:
     return codes
 
 
-def disentanglement(run: Run, clips: Sequences, labels: Sequence[str], plan: Plan) -> Figures:
+def disentanglement(run: Run, clips: Sequences, labels: Sequence[str], plan: ProtocolConfig) -> Figures:
     """DCI of the factors that were found."""
     parts = run.decompose(clips)
     names = [each.name for each in run.require_found().without_remainder]
@@ -146,7 +146,7 @@ def _coordinates(codes: NDArray[np.float64]) -> NDArray[np.float64]:
     return along
 
 
-def consistency(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+def consistency(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: ProtocolConfig) -> Figures:
     """After a swap of the static part, whether all frames of a sequence show one value: "consistency/KIND/LABEL".
 
     KIND is global (the value most of its frames show) or local (that of the frame before); `judge` looks at single

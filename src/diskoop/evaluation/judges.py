@@ -26,8 +26,8 @@ from diskoop.evaluation.metrics import real_lengths
 from diskoop.models.frames import of_real_frames
 from diskoop.settings import DataSettings, TrainSettings
 from diskoop.storage import cache_folder
+from diskoop.training.batches import read_ahead
 from diskoop.training.checkpoint import load_weights, read_tensors, write_tensors
-from diskoop.training.feeding import read_ahead
 from diskoop.training.loop import learning_rate
 from diskoop.training.progress import Reporter
 

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diskoop.evaluation.evaluate import Bench
+from diskoop.evaluation.evaluate import EvalContext
 from diskoop.evaluation.multifactor import floor, value_count
 from diskoop.evaluation.results import Column, Measured, Table, exactly
 
 
-def chance(bench: Bench) -> Measured:
+def chance(context: EvalContext) -> Measured:
     """What guessing comes to, and what is best where the best is known."""
-    guesses = {label: exactly(1 / value_count(bench.clips, label)) for label in bench.labels}
+    guesses = {label: exactly(1 / value_count(context.clips, label)) for label in context.labels}
     begins = [f"two/{way}/{part}/kept" for way in ("paper", "two", "found") for part in ("static", "dynamic")]
-    begins += [f"{table}/{label}" for table in ("factorial", "multifactor", "kept") for label in bench.labels]
+    begins += [f"{table}/{label}" for table in ("factorial", "multifactor", "kept") for label in context.labels]
     figures = {f"{begin}/{label}": guess for begin in begins for label, guess in guesses.items()}
-    if bench.labels:
-        lowest = exactly(floor([value_count(bench.clips, label) for label in bench.labels]))
+    if context.labels:
+        lowest = exactly(floor([value_count(context.clips, label) for label in context.labels]))
         figures |= {"multifactor/score": lowest, "multifactor-single/score": lowest}
-    if len(bench.labels) > 1:  # every label is left alone as often as any other
+    if len(context.labels) > 1:  # every label is left alone as often as any other
         kept = exactly(float(np.mean([guess.mean for guess in guesses.values()])))
         figures |= {"kept/score": kept, "kept-single/score": kept}
     origin = "1 / number of values; of the score, what doing nothing gets; of what is kept, what swapping all keeps"
@@ -66,7 +66,7 @@ def _sampled(labels: Sequence[str], moving: str | None) -> list[Table]:
                 "samples next to that of the reconstructions.",
                 {text: f"two/{way}/{part}/" for way, text in ways.items()},
             )
-            for part, wish in _wishes(labels, moving)
+            for part, wish in _eval_config(labels, moving)
         ),
     ]
 
@@ -207,7 +207,7 @@ def _unlabelled() -> list[Table]:
     ]
 
 
-def _wishes(labels: Sequence[str], moving: str | None) -> list[tuple[str, str]]:
+def _eval_config(labels: Sequence[str], moving: str | None) -> list[tuple[str, str]]:
     """What should be recognised when either part is sampled."""
     if moving is None:
         return [("static", "chance for what stays"), ("dynamic", "chance for what moves")]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, What
-from diskoop.analysis.discovery import Criterion, ModeSearch, Watch, everything, lowest, lowest_alone
+from diskoop.analysis.discovery import Criterion, ModeSearch, Progress, lowest, lowest_alone, no_progress
 from diskoop.data.sequences import Indices, Sequences
 from diskoop.errors import InputError
 from diskoop.evaluation.judges import Judge
@@ -45,14 +45,14 @@ ENOUGH = 30
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProtocolConfig:
     """How thoroughly to measure."""
 
     repeats: int = 3  # of sampling, where the paper has 300; of swaps ENOUGH at most
     batch: int = 256  # the paper's
     seed: int = 0
     searched: int | None = None  # batches in which modes are searched for; None: all
-    watch: Watch = field(default=everything, compare=False)
+    progress: Progress = field(default=no_progress, compare=False)
 
     @property
     def swaps(self) -> range:
@@ -60,7 +60,7 @@ class Plan:
         return range(min(self.repeats, ENOUGH))
 
     @property
-    def beside(self) -> "Plan":
+    def beside(self) -> "ProtocolConfig":
         """For what stands beside a run."""
         return replace(self, repeats=min(self.repeats, ENOUGH))
 
@@ -102,7 +102,7 @@ class TwoFactors:
 WAYS = {"paper": TwoFactors("batch", over_batch), "two": TwoFactors("frozen", over_two)}
 
 
-def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: ProtocolConfig) -> Figures:
     """One part sampled, the other kept: what a judge still recognises of each label.
 
     "two/WAY/PART/kept/LABEL" for PART sampled; of the `moving` label also Acc, IS, H(y|x) and H(y) when the static part
@@ -115,7 +115,7 @@ def two_factors(run: Run, clips: Sequences, judge: Judge, moving: str | None, pl
     return figures
 
 
-def two_factors_as_found(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+def two_factors_as_found(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: ProtocolConfig) -> Figures:
     """The same for factors that were found: those that move stand for the dynamic part, all others for the static."""
     found = run.require_found().without_remainder
     still, moves = ([each.name for each in found if each.moves is flag] for flag in (False, True))
@@ -133,7 +133,7 @@ def sampled_halves(
     halves: Mapping[str, What],
     judge: Judge,
     moving: str | None,
-    plan: Plan,
+    plan: ProtocolConfig,
 ) -> Figures:
     """Each of `halves` sampled in one `way`, the other kept."""
     figures: Figures = {}
@@ -144,7 +144,7 @@ def sampled_halves(
         halved = [(batch, batch.factor(what)) for batch in parts]
         rounds = [
             _sampled(halved, way.weights, generator, judge, moving if sampled == "static" else None, likeness)
-            for _ in plan.watch(range(plan.repeats), f"{sampled} sampled")
+            for _ in plan.progress(range(plan.repeats), f"{sampled} sampled")
         ]
         figures |= {f"{name}/{sampled}/{key}": value for key, value in plan.summary(rounds).items()}
     return figures
@@ -198,7 +198,7 @@ def _sampled(
 CRITERIA: dict[str, Criterion] = {"factorial": lowest, "factorial-alone": lowest_alone}
 
 
-def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: Plan) -> Figures:
+def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan: ProtocolConfig) -> Figures:
     """Each static label's modes searched for in every batch, as the paper does it, then swapped among that batch.
 
     "factorial/TAKEN/LABEL": the share that shows its donor's value. The search has seen the batch that is scored; see
@@ -209,13 +209,13 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
         raise InputError(f"there is no label but {moving} to swap")
     batches = plan.batches(len(clips))[: plan.searched]
     chosen: list[tuple[Decomposition, dict[tuple[str, str], Factor]]] = []
-    for batch in plan.watch(batches, "searching modes"):
+    for batch in plan.progress(batches, "searching modes"):
         parts = run.decompose(clips.select(batch), "batch")
         tried = ModeSearch(judge.predict, tuple(taken)).tried(parts)
         picked = {(key, label): tried.best(label, pick) for key, pick in CRITERIA.items() for label in taken}
         chosen.append((parts, {which: parts.factor(modes) for which, modes in picked.items()}))
     rounds = []
-    for number in plan.watch(plan.swaps, "factorial swaps"):
+    for number in plan.progress(plan.swaps, "factorial swaps"):
         shown: dict[str, list[NDArray[Any]]] = {}
         for place, (parts, factors) in enumerate(chosen):
             donors = plan.random(3, number, place).permutation(len(parts))
@@ -229,7 +229,9 @@ def factorial(run: Run, clips: Sequences, judge: Judge, moving: str | None, plan
 # --- one factor at a time
 
 
-def one_at_a_time(run: Run, train: Sequences, clips: Sequences, judge: Judge, plan: Plan) -> tuple[Figures, list[str]]:
+def one_at_a_time(
+    run: Run, train: Sequences, clips: Sequences, judge: Judge, plan: ProtocolConfig
+) -> tuple[Figures, list[str]]:
     """The multifactor matrices over `clips` of the run's factors, which were found without them, and their scores.
 
     "multifactor/TAKEN/LABEL": the share that shows its donor's value; "kept/TAKEN/LABEL": the share that still shows
@@ -241,7 +243,7 @@ def one_at_a_time(run: Run, train: Sequences, clips: Sequences, judge: Judge, pl
     parts = run.decompose(clips)
     results = [
         multifactors(parts, [matched, single(matched)], judge.predict, int(plan.random(10, number).integers(2**31)))
-        for number in plan.watch(plan.swaps, "one factor at a time")
+        for number in plan.progress(plan.swaps, "one factor at a time")
     ]
     rounds = [{**_matrices(joined), **_scores(joined, ""), **_scores(alone, "-single")} for joined, alone in results]
     found = run.require_found()

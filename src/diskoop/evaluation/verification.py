@@ -14,7 +14,7 @@ from diskoop.data.sound import cepstra
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.metrics import Summary, distinct_pairs, eer_interval, equal_error_rate
 from diskoop.evaluation.probes import probe
-from diskoop.evaluation.protocols import Plan
+from diskoop.evaluation.protocols import ProtocolConfig
 from diskoop.evaluation.results import Figures, exactly
 from diskoop.run import Run
 
@@ -46,7 +46,7 @@ def whole_recordings(run: Run) -> Sequences:
     return open_data(run.settings.data.model_copy(update={"window": None, "stride": None}))
 
 
-def speakers(run: Run, clips: Sequences, label: str, plan: Plan) -> Figures:
+def speakers(run: Run, clips: Sequences, label: str, plan: ProtocolConfig) -> Figures:
     """Equal error rates of the codes, "eer/OPERATOR/PART": fitted on these very sequences (the paper's), and frozen."""
     figures: Figures = {}
     for operator in ("batch", "frozen"):
@@ -58,7 +58,7 @@ def speakers(run: Run, clips: Sequences, label: str, plan: Plan) -> Figures:
     return figures
 
 
-def error_rate(codes: Array, clips: Sequences, label: str, plan: Plan) -> Summary:
+def error_rate(codes: Array, clips: Sequences, label: str, plan: ProtocolConfig) -> Summary:
     """How well the cosine of two codes (n, k) tells whether one person speaks; the interval is over speakers."""
     codes, who = _by_recording(codes, clips, label)
     low, high = eer_interval(codes, who, plan.random(4))
@@ -79,7 +79,7 @@ def _by_recording(codes: Array, clips: Sequences, label: str) -> tuple[Array, Ar
 # --- what is said
 
 
-def phones(run: Run, train: Sequences, clips: Sequences, plan: Plan) -> tuple[Figures, str]:
+def phones(run: Run, train: Sequences, clips: Sequences, plan: ProtocolConfig) -> tuple[Figures, str]:
     """How well a linear probe reads each frame's phone, "phones/PART", learnt from speakers of `train`.
 
     A dynamic code that knows nothing of who speaks because it knows nothing at all shows here. Where nobody wrote down
@@ -98,7 +98,7 @@ def phones(run: Run, train: Sequences, clips: Sequences, plan: Plan) -> tuple[Fi
     return figures, f"the phone probe reads {said} from single frames, learnt from {len(some)} training recordings"
 
 
-def _read(look: Reader, some: Sequences, others: Sequences, truth: tuple[Array, Array], plan: Plan) -> float:
+def _read(look: Reader, some: Sequences, others: Sequences, truth: tuple[Array, Array], plan: ProtocolConfig) -> float:
     known = [codes >= 0 for codes in truth]
     seen = np.isin(truth[1], truth[0])  # a phone that nobody taught cannot be asked for
     return probe(
@@ -136,7 +136,7 @@ def _written(some: Sequences, others: Sequences) -> tuple[Array, Array]:
     return first, second
 
 
-def _clustered(some: Sequences, others: Sequences, plan: Plan) -> tuple[Array, Array]:
+def _clustered(some: Sequences, others: Sequences, plan: ProtocolConfig) -> tuple[Array, Array]:
     """Clusters of frames by their cepstra, each recording's own mean taken off, and with it most of the speaker."""
     from sklearn.cluster import MiniBatchKMeans
 

@@ -10,8 +10,8 @@ from rich.table import Table as Grid
 from diskoop.bench import pieces, steps
 from diskoop.bench.timing import Setup, Table, machine
 from diskoop.errors import InputError, suggest
+from diskoop.interfaces.commands import with_progress
 from diskoop.interfaces.scoring import WIDE
-from diskoop.interfaces.workshop import watched
 from diskoop.training.estimate import clock
 
 TURNS = {"cuda": 5, "cpu": 3}
@@ -73,7 +73,7 @@ def setup_for(device: str, turns: int | None, count: int | None) -> Setup:
     for option, value in (("--turns", turns), ("--steps", count)):
         if value is not None and value < 1:
             raise InputError(f"expected {option} of 1 or more, got {value}")
-    return Setup(torch.device(kind), turns or TURNS[kind], count, watched)
+    return Setup(torch.device(kind), turns or TURNS[kind], count, with_progress)
 
 
 def _chosen(names: Iterable[str], sections: Mapping[str, Section]) -> list[str]:

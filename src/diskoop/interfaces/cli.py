@@ -16,7 +16,7 @@ from diskoop.errors import InputError, Stopped
 from diskoop.settings import Settings, merged, parse_overrides, presets, read_yaml
 
 if TYPE_CHECKING:
-    from diskoop.interfaces.scoring import Wishes
+    from diskoop.interfaces.scoring import EvalConfig
 
 # Everything heavier is imported by the command that needs it: `diskoop --help` answers at once.
 
@@ -227,7 +227,7 @@ def factors(
 ) -> None:
     """Find what varies, name it, draw what each factor does; --table writes them out for every clip."""
     from diskoop.analysis.tables import writer_of
-    from diskoop.interfaces import workshop
+    from diskoop.interfaces import commands
 
     _require(way == "guided", "--way guided", {"--per-value": per_value})
     _require(way == "modes", "--way modes", {"--exhaustive": exhaustive, "--alone": alone})
@@ -241,30 +241,30 @@ def factors(
         raise InputError("--rename names factors that are there; find them first, then rename them")
     if table is not None:
         writer_of(table)  # a bad name is said before anything is looked for
-    run = workshop.open_run(path, device, known=not again)
+    run = commands.open_run(path, device, known=not again)
     before: list[Path] = []
     if rename:
-        run = run.rename(dict(workshop.renaming(word) for word in rename))
+        run = run.rename(dict(commands.renaming(word) for word in rename))
     elif run.found is None:
-        run, before = workshop.keep(
-            run, workshop.find(run, way or "free", count, per_value or 5, exhaustive, alone, labels)
+        run, before = commands.keep(
+            run, commands.find(run, way or "free", count, per_value or 5, exhaustive, alone, labels)
         )
-    facts: dict[str, Any] = workshop.facts(run)
-    files = [*before, *workshop.draw_factors(run)]
+    facts: dict[str, Any] = commands.facts(run)
+    files = [*before, *commands.draw_factors(run)]
     if score:
-        judge = workshop.judge_of(run)
-        joined, one_each = workshop.scored(run, judge)
-        facts |= workshop.score_facts(run, joined, one_each, judge)
-        title = workshop.score_line(joined.score, joined.kept, joined.floor)
+        judge = commands.judge_of(run)
+        joined, one_each = commands.scored(run, judge)
+        facts |= commands.score_facts(run, joined, one_each, judge)
+        title = commands.score_line(joined.score, joined.kept, joined.floor)
         shares = joined.matrix, joined.kept_matrix, facts["chance"]
-        files.append(workshop.draw_matrix(path, joined.labels, *shares, title, judge))
+        files.append(commands.draw_matrix(path, joined.labels, *shares, title, judge))
     if table is not None:
-        files.append(workshop.tabulate(run, workshop.clips_for(run, data, split), table, frames, operator))
+        files.append(commands.tabulate(run, commands.clips_for(run, data, split), table, frames, operator))
     if embed is not None:
-        picture, facts["clusters"] = workshop.embed(run, data, split, embed, color, fix)
+        picture, facts["clusters"] = commands.embed(run, data, split, embed, color, fix)
         files.append(picture)
     if not as_json:
-        workshop.show_factors(run, facts)
+        commands.show_factors(run, facts)
     _written(files, facts, as_json)
 
 
@@ -299,12 +299,12 @@ def swap(
     as_json: AsJson = False,
 ) -> None:
     """Give clips the factors of other clips: pictures, animations or sound, and arrays."""
-    from diskoop.interfaces import workshop
+    from diskoop.interfaces import commands
 
-    run = workshop.open_run(path, device)
-    clips = workshop.clips_for(run, data, split)
-    pairs = workshop.pairs_in(clips, pair or [], 2, seed)
-    files = workshop.swap(
+    run = commands.open_run(path, device)
+    clips = commands.clips_for(run, data, split)
+    pairs = commands.pairs_in(clips, pair or [], 2, seed)
+    files = commands.swap(
         run, clips, pairs, what or [], amount, operator, gradual or [], combine, grow, out or _unused(path, "swap")
     )
     if not as_json:
@@ -329,11 +329,11 @@ def sample(
     as_json: AsJson = False,
 ) -> None:
     """Make new sequences: some factors mixed from other clips, the rest kept."""
-    from diskoop.interfaces import workshop
+    from diskoop.interfaces import commands
 
-    run = workshop.open_run(path, device)
-    clips = workshop.clips_for(run, data, split)
-    files = workshop.sample(run, clips, what or ["static"], count, over, operator, seed, out or _unused(path, "sample"))
+    run = commands.open_run(path, device)
+    clips = commands.clips_for(run, data, split)
+    files = commands.sample(run, clips, what or ["static"], count, over, operator, seed, out or _unused(path, "sample"))
     _written(files, {"seed": seed}, as_json)
 
 
@@ -355,13 +355,13 @@ def forecast(
     as_json: AsJson = False,
 ) -> None:
     """Say how clips go on, and how far ahead that holds beside holding the last frame and plain DMD."""
-    from diskoop.interfaces import workshop
+    from diskoop.interfaces import commands
 
-    run = workshop.open_run(path, device)
-    clips = workshop.clips_for(run, data, split)
-    files, facts = workshop.forecast(run, clips, steps, given, count, seed, out or _unused(path, "forecast"))
+    run = commands.open_run(path, device)
+    clips = commands.clips_for(run, data, split)
+    files, facts = commands.forecast(run, clips, steps, given, count, seed, out or _unused(path, "forecast"))
     if not as_json:
-        workshop.show_errors(facts)
+        commands.show_errors(facts)
     _written(files, facts, as_json)
 
 
@@ -386,11 +386,11 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure all that a run's data allow: swaps, samples, codes, speakers, errors; Ctrl-C and again goes on."""
-    from diskoop.interfaces import scoring, workshop
+    from diskoop.interfaces import commands, scoring
     from diskoop.training.progress import Reporter
 
-    run = workshop.open_run(path, device)
-    results, files = scoring.evaluate(run, _wishes(repeats, limit, moves, who, baselines, seed), Reporter())
+    run = commands.open_run(path, device)
+    results, files = scoring.evaluate(run, _eval_config(repeats, limit, moves, who, baselines, seed), Reporter())
     if not as_json:
         scoring.show(results)
     _written(files, results.as_json(), as_json)
@@ -409,13 +409,13 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Put runs side by side, measured alike."""
-    from diskoop.interfaces import scoring, workshop
+    from diskoop.interfaces import commands, scoring
     from diskoop.training.progress import Reporter
 
     if len({path.resolve() for path in paths}) < max(2, len(paths)):
         raise InputError(f"expected two different runs at least, got {', '.join(map(str, paths))}")
-    runs = [workshop.open_run(path, device) for path in paths]
-    results = scoring.compare(runs, _wishes(repeats, limit, moves, who, False, seed), Reporter())
+    runs = [commands.open_run(path, device) for path in paths]
+    results = scoring.compare(runs, _eval_config(repeats, limit, moves, who, False, seed), Reporter())
     if not as_json:
         scoring.show(results)
     _written([] if out is None else results.write(out), results.as_json(), as_json)
@@ -445,15 +445,17 @@ def reproduce(
 ) -> None:
     """Make the paper's tables: train, judge, measure, published figures beside; the same command goes on."""
     from diskoop.interfaces import scoring
-    from diskoop.interfaces.reproduce import Order
+    from diskoop.interfaces.reproduce import ReproduceConfig
     from diskoop.interfaces.reproduce import reproduce as make
     from diskoop.training.progress import Reporter
 
     folder = out or Path("reproduced") / f"{name}{'-quick' if quick else ''}"
-    wishes = _wishes(repeats, None, None, who, True, seed)
+    config = _eval_config(repeats, None, None, who, True, seed)
     changes = parse_overrides(overrides or [])
-    order = Order(name, quick, data, folder, preset, changes, seed, seeds, repeats, who, device, wishes.command)
-    results, files = make(order, wishes, Reporter())
+    order = ReproduceConfig(
+        name, quick, data, folder, preset, changes, seed, seeds, repeats, who, device, config.command
+    )
+    results, files = make(order, config, Reporter())
     if not as_json:
         scoring.show(results)
     _written(files, results.as_json(), as_json)
@@ -482,17 +484,22 @@ def bench(
         print(json.dumps(facts))
 
 
-def _wishes(
+def _eval_config(
     repeats: int | None, limit: int | None, moves: str | None, who: str | None, beside: bool, seed: int
-) -> "Wishes":
+) -> "EvalConfig":
     """What an evaluation is asked for, and the command that asks."""
-    from diskoop.evaluation.protocols import Plan
-    from diskoop.interfaces.scoring import Wishes
-    from diskoop.interfaces.workshop import watched
+    from diskoop.evaluation.protocols import ProtocolConfig
+    from diskoop.interfaces.commands import with_progress
+    from diskoop.interfaces.scoring import EvalConfig
 
     command = shlex.join(["diskoop", *sys.argv[1:]])
-    return Wishes(
-        Plan(repeats or Plan.repeats, seed=seed, watch=watched), limit or None, moves, who, beside, command=command
+    return EvalConfig(
+        ProtocolConfig(repeats or ProtocolConfig.repeats, seed=seed, progress=with_progress),
+        limit or None,
+        moves,
+        who,
+        beside,
+        command=command,
     )
 
 

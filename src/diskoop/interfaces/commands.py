@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 from diskoop.analysis.decomposition import Decomposition, What
-from diskoop.analysis.discovery import COLUMNS, Found, Guided, LabelFree, ModeSearch, lowest, lowest_alone
+from diskoop.analysis.discovery import COLUMNS, DiscoveryResult, Guided, LabelFree, ModeSearch, lowest, lowest_alone
 from diskoop.analysis.editing import PARTS, combinations, gradual, incremental
 from diskoop.analysis.embedding import ClusterScore, fixed_selection
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors
@@ -39,7 +39,7 @@ from diskoop.figures import (
 from diskoop.numerics.weights import over_batch, over_two
 from diskoop.pictures import Row, rows_figure, save_animation, save_figure
 from diskoop.run import Run, load
-from diskoop.storage import whole_file, whole_folder
+from diskoop.storage import atomic_folder, atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,25 +136,25 @@ def swap(
     everyone = run.decompose(clips if operator == "batch" else clips.select(members), operator)
     parts = everyone.select(members) if operator == "batch" else everyone
     placed = [(members.index(a), members.index(b)) for a, b in pairs]
-    made: dict[str, Made] = {}
+    made: dict[str, EditOutput] = {}
     if orders:
         lists = [_names(order) for order in orders]
         for stem, pair in _stems("gradual", placed):
             runs = [gradual(parts, *pair, order).rows() for order in lists]
-            made[stem] = Made(runs, factorial_swap(parts, *pair, lists))
+            made[stem] = EditOutput(runs, factorial_swap(parts, *pair, lists))
     if combined:
         names = _names(combined)
         for stem, pair in _stems("combinations", placed):
-            made[stem] = Made([combinations(parts, *pair, names).rows()], all_combinations(parts, *pair, names))
+            made[stem] = EditOutput([combinations(parts, *pair, names).rows()], all_combinations(parts, *pair, names))
     if grown:
         part, sizes = _growing(grown)
         runs = [incremental(parts, *pair, part, sizes).rows() for pair in placed]
-        made["incremental"] = Made(runs, incremental_swap(parts, placed, part, sizes))
+        made["incremental"] = EditOutput(runs, incremental_swap(parts, placed, part, sizes))
     if what or not made:
         left_over = [] if run.found is None else [each.name for each in run.found.factors if each.kind == "remainder"]
         each_alone: list[What] = [[name] for name in parts.factors if name not in left_over]
         choices = [_what(what)] if what else each_alone
-        made["swap"] = Made([_swapped(parts, pair, choices, amount) for pair in placed])
+        made["swap"] = EditOutput([_swapped(parts, pair, choices, amount) for pair in placed])
     return _write(out, made, parts)
 
 
@@ -211,7 +211,7 @@ def sample(
     name = parts.factor(_what(what)).name
     rows = [(f"{text}; {name} sampled", x) for text, x in new.rows()]
     figure = generation(parts, _what(what), torch.Generator().manual_seed(seed), count, WEIGHTS[over])
-    return _write(out, {"sample": Made([rows], figure)}, parts)
+    return _write(out, {"sample": EditOutput([rows], figure)}, parts)
 
 
 def forecast(
@@ -241,7 +241,7 @@ def forecast(
     errors = forecast_errors(run, clips, compared, given, dmd)
     unit = "log magnitude" if clips.units.rate is not None else "pixel value" if clips.is_video else "the data's units"
     picture = rows_figure([row for run_ in runs for row in run_], clips.units)
-    files = _write(out, {"forecast": Made(runs, picture)}, shown, {"errors": forecast_figure(errors, unit)})
+    files = _write(out, {"forecast": EditOutput(runs, picture)}, shown, {"errors": forecast_figure(errors, unit)})
     return files, {"sequences": errors.sequences, "left_out": errors.left_out, "errors": errors.table()}
 
 
@@ -257,34 +257,34 @@ def renaming(word: str) -> tuple[str, str]:
 
 def find(
     run: Run, way: str, count: int | None, per_value: int, exhaustive: bool, alone: bool, labels: str | None
-) -> Found:
+) -> DiscoveryResult:
     """Factors in the training split; the paper's search takes a batch of it and that batch's own operator."""
     if way not in WAYS:
         raise InputError(f"unknown way {way!r}; {suggest(way, WAYS)}")
     if way == "free":
-        return run.find_factors(way=LabelFree(count=count, watch=watched))
+        return run.find_factors(way=LabelFree(count=count, progress=with_progress))
     if way == "guided":
         return run.find_factors(way=Guided(tuple(_names(labels or "")), per_value))
     judge, train = judge_of(run), run.data("train")
     batch = run.decompose(train.select(np.sort(_drawn(len(train), BATCH, 0))), operator="batch")
     wanted = tuple(_names(labels or "")) or judge.labels
-    search = ModeSearch(judge.predict, wanted, lowest_alone if alone else lowest, exhaustive, watch=watched)
+    search = ModeSearch(judge.predict, wanted, lowest_alone if alone else lowest, exhaustive, progress=with_progress)
     found = search.find(batch)
     return replace(found, notes=(*found.notes, judge.describe()))
 
 
-def watched(over: Sequence[Any], what: str) -> Iterable[Any]:
+def with_progress(over: Sequence[Any], what: str) -> Iterable[Any]:
     """A progress bar on a terminal."""
     console = Console(stderr=True)
     return track(over, what, console=console, transient=True, disable=not console.is_terminal)
 
 
-def keep(run: Run, found: Found) -> tuple[Run, list[Path]]:
+def keep(run: Run, found: DiscoveryResult) -> tuple[Run, list[Path]]:
     """The run with these factors; those it had, which may have been given names, are put beside them."""
     before = []
     if run.folder.factors.exists():
         before = [run.folder.path / "factors-before.json"]
-        with whole_file(before[0]) as temporary:
+        with atomic_write(before[0]) as temporary:
             temporary.write_bytes(run.folder.factors.read_bytes())  # damaged or not
     return run.keep(found), before
 
@@ -447,7 +447,7 @@ def show_errors(facts: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class EditOutput:
     """What one kind of edit came to."""
 
     runs: Sequence[Sequence[Row]]  # a run for each pair or sequence: things to be seen side by side
@@ -470,11 +470,11 @@ def _require_new(out: Path) -> None:
 
 
 def _write(
-    out: Path, made: Mapping[str, Made], parts: Decomposition, more: Mapping[str, "Figure"] | None = None
+    out: Path, made: Mapping[str, EditOutput], parts: Decomposition, more: Mapping[str, "Figure"] | None = None
 ) -> list[Path]:
     """All files of a command in a folder that appears whole: pictures, arrays, moving pictures, sound."""
     files: list[Path] = []
-    with whole_folder(out) as folder:
+    with atomic_folder(out) as folder:
         for stem, each in made.items():
             files.append(save_figure(each.picture(parts.units), folder / f"{stem}.png"))
             files.append(_write_arrays(folder / f"{stem}.npz", each.rows))
@@ -495,6 +495,6 @@ def _write_arrays(path: Path, rows: Sequence[Row]) -> Path:
     x: NDArray[Any] = np.zeros((len(rows), lengths.max(), *first.shape[1:]), first.dtype)
     for place, (_, row) in zip(x, rows, strict=True):
         place[: len(row)] = row
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         np.savez_compressed(temporary, x=x, lengths=lengths, captions=np.array([caption for caption, _ in rows]))
     return path

@@ -7,7 +7,7 @@ import numpy as np
 
 from diskoop.data import load_data
 from diskoop.errors import InputError
-from diskoop.interfaces.workshop import draw_factors
+from diskoop.interfaces.commands import draw_factors
 from diskoop.pictures import save_figure, swap_figure
 from diskoop.run import Run, load
 from diskoop.settings import Settings

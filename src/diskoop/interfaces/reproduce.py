@@ -9,14 +9,14 @@ import numpy as np
 
 from diskoop.data import open_data, timit
 from diskoop.errors import InputError, suggest
-from diskoop.evaluation.evaluate import Bench
+from diskoop.evaluation.evaluate import EvalContext
 from diskoop.evaluation.layout import chance, tables
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
 from diskoop.evaluation.results import Measured, Results, difference, over_seeds
 from diskoop.evaluation.verification import who_speaks
 from diskoop.figures import ablation, spectra, spectrum_figure, two_factor_swaps
-from diskoop.interfaces.scoring import Wishes, draw_matrix, measured, with_factors
-from diskoop.interfaces.workshop import draw_factors, open_run
+from diskoop.interfaces.commands import draw_factors, open_run
+from diskoop.interfaces.scoring import EvalConfig, draw_matrix, measured, with_factors
 from diskoop.pictures import save_figure
 from diskoop.run import Run
 from diskoop.settings import DataSettings, Settings, merged, read_yaml
@@ -32,7 +32,7 @@ TESTED = 0.3  # of the speakers, where nobody said who tests
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Experiment:
     """One of the paper's sets: what stands in for it, the presets, and who else was measured on it."""
 
     title: str
@@ -46,13 +46,13 @@ class Recipe:
 
 
 SETS = {
-    "sprites": Recipe(
+    "sprites": Experiment(
         "Sprites", "puppets", "paper-sprites", "quick-sprites", SPRITES, "sprites", 1024, {"train": {"epochs": 8}}
     ),
-    "faces": Recipe("MUG faces", "faces", "paper-mug", "quick-faces", FACES, "mug", 512),
-    "speech": Recipe("TIMIT speech", "voices", "paper-timit", "quick-speech", SPEECH, "timit", 1024),
+    "faces": Experiment("MUG faces", "faces", "paper-mug", "quick-faces", FACES, "mug", 512),
+    "speech": Experiment("TIMIT speech", "voices", "paper-timit", "quick-speech", SPEECH, "timit", 1024),
     # The paper's losses alone, and half the time: four models are trained.
-    "ablation": Recipe(
+    "ablation": Experiment(
         "Ablation",
         "puppets",
         "paper-sprites",
@@ -82,7 +82,7 @@ COMPARED = {
 
 
 @dataclass(frozen=True)
-class Order:
+class ReproduceConfig:
     """What was asked for on the command line."""
 
     name: str
@@ -98,7 +98,7 @@ class Order:
     device: str
     command: str
 
-    def trainings(self, name: str) -> "dict[Path, Order]":
+    def trainings(self, name: str) -> "dict[Path, ReproduceConfig]":
         """A folder for every training of the model `name`, and the order for one with its seed."""
         places = {seed: self.out / (name if seed == self.seed else f"{name}-{seed}") for seed in self._all_seeds}
         return {place: replace(self, seed=seed, seeds=1) for seed, place in places.items()}
@@ -108,24 +108,24 @@ class Order:
         return range(self.seed, self.seed + self.seeds)
 
     @property
-    def recipe(self) -> Recipe:
+    def experiment(self) -> Experiment:
         if self.name not in SETS:
             raise InputError(f"unknown table {self.name!r}; {suggest(self.name, SETS)}")
         return SETS[self.name]
 
 
-def settings_for(order: Order) -> Settings:
+def settings_for(order: ReproduceConfig) -> Settings:
     """The preset's settings on the data there are: the real set's where a folder was given, else the stand-in."""
-    recipe = order.recipe
+    experiment = order.experiment
     if "seed" in order.overrides.get("train", {}):
         raise InputError(f"train.seed = {order.overrides['train']['seed']}: of reproduce it is asked with --seed")
-    preset = read_yaml(order.preset or (recipe.quick if order.quick else recipe.paper))
+    preset = read_yaml(order.preset or (experiment.quick if order.quick else experiment.paper))
     if order.quick and order.preset is None:
-        preset = merged(preset, dict(recipe.change))
+        preset = merged(preset, dict(experiment.change))
     options = {key: value for key, value in preset.get("data", {}).items() if key not in ("name", "path")}
-    where: dict[str, Any] = {"name": recipe.stand_in}
+    where: dict[str, Any] = {"name": experiment.stand_in}
     if order.data is not None:
-        where = {"name": recipe.real, "path": order.data}
+        where = {"name": experiment.real, "path": order.data}
         if order.name == "speech":
             where = _recordings(order.data, order.who)
     values = merged(preset | {"data": options | where}, {"train": {"seed": order.seed, "device": order.device}})
@@ -150,48 +150,48 @@ def _recordings(path: str, who: str | None) -> dict[str, Any]:
     return where
 
 
-def plan_for(order: Order, wishes: Wishes) -> Wishes:
+def plan_for(order: ReproduceConfig, config: EvalConfig) -> EvalConfig:
     """As thorough as the paper, or quick."""
     if order.quick:
-        plan = replace(wishes.plan, repeats=order.repeats or QUICK_REPEATS, searched=QUICK_SEARCHED)
-        return replace(wishes, plan=plan, limit=order.recipe.few)
-    return replace(wishes, plan=replace(wishes.plan, repeats=order.repeats or REPEATS))
+        plan = replace(config.plan, repeats=order.repeats or QUICK_REPEATS, searched=QUICK_SEARCHED)
+        return replace(config, plan=plan, limit=order.experiment.few)
+    return replace(config, plan=replace(config.plan, repeats=order.repeats or REPEATS))
 
 
-def reproduce(order: Order, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
+def reproduce(order: ReproduceConfig, config: EvalConfig, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Train, or go on; measure, or go on; write table.md, table.json and pictures to the folder."""
-    recipe = order.recipe
+    experiment = order.experiment
     if order.who is not None and order.name != "speech":
         raise InputError(f"--who says who speaks, got it for {order.name}")
     if RunFolder(order.out).settings.exists():
         raise InputError(f"{str(order.out)!r} is a run's own folder; choose another with --out")
     for mine in order.trainings("run").values():  # what is wrong with one of them is said before any is trained
         settings_for(mine)
-    stand_in = f"{recipe.stand_in}, which are made here and stand in for the real set"
+    stand_in = f"{experiment.stand_in}, which are made here and stand in for the real set"
     which = stand_in if order.data is None else f"the files in {order.data}"
-    reporter.say(f"{recipe.title}: {which}")
-    wishes = replace(plan_for(order, wishes), judged=order.name != "speech")  # the paper judges no speech
+    reporter.say(f"{experiment.title}: {which}")
+    config = replace(plan_for(order, config), judged=order.name != "speech")  # the paper judges no speech
     note = f"Data: {which}."
     if order.name == "ablation":
-        return _ablation(order, wishes, note, reporter)
+        return _ablation(order, config, note, reporter)
     runs = []
     for path, mine in order.trainings("run").items():  # all of them first: training is what is most likely interrupted
         runs.append(with_factors(trained(settings_for(mine), path, order.command, reporter), reporter))
-    models, bench = measured(runs[0], wishes, reporter)
+    models, context = measured(runs[0], config, reporter)
     # What stands beside depends on the data, not on the training, and is measured once.
-    others = [measured(run, replace(wishes, beside=False), reporter)[0][0] for run in runs[1:]]
+    others = [measured(run, replace(config, beside=False), reporter)[0][0] for run in runs[1:]]
     own = over_seeds([models[0], *others])
     results = Results(
-        f"The paper's tables: {recipe.title}",
-        [*recipe.published, own, *models[1:], chance(bench)],
-        tables(bench.shown, bench.moving),
-        [note, *_over(order), *bench.notes],
+        f"The paper's tables: {experiment.title}",
+        [*experiment.published, own, *models[1:], chance(context)],
+        tables(context.shown, context.moving),
+        [note, *_over(order), *context.notes],
     )
-    files = [*results.write(order.out / "table"), *_pictures(runs[0], own, bench, order.out)]
+    files = [*results.write(order.out / "table"), *_pictures(runs[0], own, context, order.out)]
     return results, files
 
 
-def _over(order: Order) -> list[str]:
+def _over(order: ReproduceConfig) -> list[str]:
     """What one should know of figures from several trainings."""
     if order.seeds == 1:
         return []
@@ -201,7 +201,7 @@ def _over(order: Order) -> list[str]:
     ]
 
 
-def _ablation(order: Order, wishes: Wishes, note: str, reporter: Reporter) -> tuple[Results, list[Path]]:
+def _ablation(order: ReproduceConfig, config: EvalConfig, note: str, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Four models that differ in the spectral loss only."""
     runs: dict[str, list[Run]] = {}
     for name, change in ABLATIONS.items():
@@ -210,20 +210,20 @@ def _ablation(order: Order, wishes: Wishes, note: str, reporter: Reporter) -> tu
             changed = settings_for(mine).replaced({"loss": change})
             runs.setdefault(name, []).append(trained(changed, path, order.command, reporter))
     trainings: dict[str, list[Measured]] = {}
-    bench: Bench | None = None
+    context: EvalContext | None = None
     for name, some in runs.items():
         for run in some:
-            (own,), bench = measured(run, replace(wishes, beside=False), reporter)
+            (own,), context = measured(run, replace(config, beside=False), reporter)
             trainings.setdefault(name, []).append(replace(own, name=name))
-    assert bench is not None
+    assert context is not None
     results = Results(
         "The paper's ablation",
-        [*map(over_seeds, trainings.values()), chance(bench)],
-        tables(bench.shown, bench.moving),
-        [note, *_over(order), *differences(trainings), *bench.notes],
+        [*map(over_seeds, trainings.values()), chance(context)],
+        tables(context.shown, context.moving),
+        [note, *_over(order), *differences(trainings), *context.notes],
     )
     shown = {name: some[0] for name, some in runs.items()}
-    pictures = {"swaps": ablation(shown, bench.clips, *_unlike(bench)), "spectra": spectra(shown)}
+    pictures = {"swaps": ablation(shown, context.clips, *_unlike(context)), "spectra": spectra(shown)}
     drawn = [save_figure(figure, order.out / f"{name}.png") for name, figure in pictures.items()]
     return results, [*results.write(order.out / "table"), *drawn]
 
@@ -252,10 +252,10 @@ def differences(trainings: Mapping[str, Sequence[Measured]]) -> list[str]:
     return [*lines, rule]
 
 
-def _unlike(bench: Bench) -> tuple[int, int]:
+def _unlike(context: EvalContext) -> tuple[int, int]:
     """Two clips that do different things, if any do."""
-    order = bench.plan.random(9).permutation(len(bench.clips))
-    done = bench.clips.labels.get(bench.moving or "", order)
+    order = context.plan.random(9).permutation(len(context.clips))
+    done = context.clips.labels.get(context.moving or "", order)
     other = next((i for i in order if done[i] != done[order[0]]), order[-1])
     return int(order[0]), int(other)
 
@@ -274,16 +274,16 @@ def trained(settings: Settings, path: Path, again: str, reporter: Reporter) -> R
 
 def _anywhere(settings: Settings) -> Settings:
     """On whatever device; a folder's place in full."""
-    return loop.at_home_anywhere(settings).replaced({"train": {"device": "auto"}})
+    return loop.with_absolute_paths(settings).replaced({"train": {"device": "auto"}})
 
 
-def _pictures(run: Run, model: Measured, bench: Bench, folder: Path) -> list[Path]:
+def _pictures(run: Run, model: Measured, context: EvalContext, folder: Path) -> list[Path]:
     """What a person would rather look at: the spectrum, swaps of either part, the factors, the matrix."""
-    files = [save_figure(spectrum_figure(run), folder / "spectrum.png"), *draw_matrix(model, bench, folder)]
-    if len(bench.clips) < 2:
+    files = [save_figure(spectrum_figure(run), folder / "spectrum.png"), *draw_matrix(model, context, folder)]
+    if len(context.clips) < 2:
         return files
-    chosen = bench.plan.random(9).permutation(len(bench.clips))[: 2 * PAIRS]
-    parts = run.decompose(bench.clips.select(np.asarray(chosen)))
+    chosen = context.plan.random(9).permutation(len(context.clips))[: 2 * PAIRS]
+    parts = run.decompose(context.clips.select(np.asarray(chosen)))
     pairs = [(i, i + 1) for i in range(0, len(chosen) - 1, 2)]
     files.append(save_figure(two_factor_swaps(parts, pairs), folder / "swaps.png"))
     return files + (draw_factors(run) if run.found is not None else [])

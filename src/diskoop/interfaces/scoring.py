@@ -10,11 +10,11 @@ from rich.table import Table as Grid
 
 from diskoop.data.cache import digest
 from diskoop.errors import InputError, Stopped
-from diskoop.evaluation.evaluate import Bench, Ledger, about, bench_for, measure, measure_beside
+from diskoop.evaluation.evaluate import EvalContext, ResultCache, about, eval_context, measure, measure_beside
 from diskoop.evaluation.layout import chance, tables
-from diskoop.evaluation.protocols import Plan
+from diskoop.evaluation.protocols import ProtocolConfig
 from diskoop.evaluation.results import Measured, Results
-from diskoop.interfaces import workshop
+from diskoop.interfaces import commands
 from diskoop.run import Run
 from diskoop.training.progress import Reporter
 
@@ -23,10 +23,10 @@ WIDE = 160  # columns of a table that goes to a file
 
 
 @dataclass(frozen=True)
-class Wishes:
+class EvalConfig:
     """What the command line asks of an evaluation."""
 
-    plan: Plan
+    plan: ProtocolConfig
     limit: int | None = None  # test sequences
     moving: str | None = None  # the label that says what is done
     who: str | None = None  # the label that says who speaks
@@ -35,31 +35,33 @@ class Wishes:
     command: str = "from Python"
 
 
-def evaluate(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[Results, list[Path]]:
+def evaluate(run: Run, config: EvalConfig, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Everything that can be measured of a run, beside baselines; in its folder evaluation.md and evaluation.json."""
-    models, bench = measured(run, wishes, reporter)
-    title = f"{run.folder.path.name}: {bench.clips.name}"
-    results = Results(title, [*models, chance(bench)], tables(bench.shown, bench.moving), bench.notes)
+    models, context = measured(run, config, reporter)
+    title = f"{run.folder.path.name}: {context.clips.name}"
+    results = Results(title, [*models, chance(context)], tables(context.shown, context.moving), context.notes)
     files = results.write(run.folder.path / "evaluation")
-    return results, [*files, *draw_matrix(models[0], bench, run.folder.path)]
+    return results, [*files, *draw_matrix(models[0], context, run.folder.path)]
 
 
-def measured(run: Run, wishes: Wishes, reporter: Reporter) -> tuple[list[Measured], Bench]:
+def measured(run: Run, config: EvalConfig, reporter: Reporter) -> tuple[list[Measured], EvalContext]:
     """The run, and if wished what stands beside it; what was measured before just so is not measured again."""
-    bench = bench_for(run, wishes.plan, wishes.limit, wishes.moving, wishes.who, wishes.judged, reporter)
+    context = eval_context(run, config.plan, config.limit, config.moving, config.who, config.judged, reporter)
     run = with_factors(run, reporter)
-    facts = about(run, bench)
-    ledger = Ledger(run.folder.path / "ledgers" / f"{digest(facts)}.json", facts)  # one for each way to measure it
-    if ledger.entries:
-        reporter.say(f"{len(ledger.entries)} parts of this evaluation are in {ledger.path} already")
+    facts = about(run, context)
+    results_cache = ResultCache(
+        run.folder.path / "results" / f"{digest(facts)}.json", facts
+    )  # one for each way to measure it
+    if results_cache.entries:
+        reporter.say(f"{len(results_cache.entries)} parts of this evaluation are in {results_cache.path} already")
     try:
-        own = measure(OURS, run, bench, ledger, wishes.command, reporter.say)
-        beside = measure_beside(run, bench, ledger, wishes.command, reporter.say) if wishes.beside else []
+        own = measure(OURS, run, context, results_cache, config.command, reporter.say)
+        beside = measure_beside(run, context, results_cache, config.command, reporter.say) if config.beside else []
     except KeyboardInterrupt:
         raise Stopped(
-            f"stopped with {len(ledger.entries)} parts measured; the same command goes on from there"
+            f"stopped with {len(results_cache.entries)} parts measured; the same command goes on from there"
         ) from None
-    return [own, *beside], bench
+    return [own, *beside], context
 
 
 def with_factors(run: Run, reporter: Reporter) -> Run:
@@ -74,10 +76,10 @@ def with_factors(run: Run, reporter: Reporter) -> Run:
         return run
 
 
-def draw_matrix(model: Measured, bench: Bench, folder: Path) -> list[Path]:
+def draw_matrix(model: Measured, context: EvalContext, folder: Path) -> list[Path]:
     """The multifactor matrices as a picture, if there are any."""
-    labels = [label for label in bench.labels if f"multifactor/{label}/{label}" in model.figures]
-    if bench.judge is None or not labels:
+    labels = [label for label in context.labels if f"multifactor/{label}/{label}" in model.figures]
+    if context.judge is None or not labels:
         return []
 
     def mean(key: str) -> float:
@@ -86,12 +88,12 @@ def draw_matrix(model: Measured, bench: Bench, folder: Path) -> list[Path]:
     taken, kept = (
         np.array([[mean(f"{what}/{a}/{b}") for b in labels] for a in labels]) for what in ("multifactor", "kept")
     )
-    guess = [chance(bench).figures[f"multifactor/{label}/{label}"].mean for label in labels]
-    title = workshop.score_line(mean("multifactor/score"), mean("kept/score"), mean("multifactor/floor"))
-    return [workshop.draw_matrix(folder, labels, taken, kept, guess, title, bench.judge)]
+    guess = [chance(context).figures[f"multifactor/{label}/{label}"].mean for label in labels]
+    title = commands.score_line(mean("multifactor/score"), mean("kept/score"), mean("multifactor/floor"))
+    return [commands.draw_matrix(folder, labels, taken, kept, guess, title, context.judge)]
 
 
-def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:
+def compare(runs: Sequence[Run], config: EvalConfig, reporter: Reporter) -> Results:
     """Runs side by side, without baselines."""
     models: list[Measured] = []
     notes: list[str] = []
@@ -100,12 +102,12 @@ def compare(runs: Sequence[Run], wishes: Wishes, reporter: Reporter) -> Results:
     sets: dict[str, str] = {}
     for run in runs:
         name = str(run.folder.path)
-        (own,), bench = measured(run, replace(wishes, beside=False), reporter)
+        (own,), context = measured(run, replace(config, beside=False), reporter)
         models.append(replace(own, name=name))
-        labels |= dict.fromkeys(bench.shown)
-        moving = moving or bench.moving
-        notes += [f"{name}: {note}" for note in bench.notes]
-        sets[name] = bench.clips.name
+        labels |= dict.fromkeys(context.shown)
+        moving = moving or context.moving
+        notes += [f"{name}: {note}" for note in context.notes]
+        sets[name] = context.clips.name
     if len(set(sets.values())) > 1:
         said = ", ".join(f"{name} on {what}" for name, what in sets.items())
         notes.insert(0, f"these runs were trained on different sets, so the same figure means different things: {said}")

@@ -53,11 +53,11 @@ def _convolved(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     if _is_product(x, layer):
         return _as_product(x, layer)
     if _is_narrow(x, layer):
-        from diskoop.models import narrow
+        from diskoop.models import small_channel_conv
 
         if isinstance(layer, nn.Conv2d):
-            return narrow.down(x, layer)
-        return narrow.up(x, layer)[:, : layer.out_channels]
+            return small_channel_conv.down(x, layer)
+        return small_channel_conv.up(x, layer)[:, : layer.out_channels]
     y: Tensor = layer(x)
     return y
 
@@ -82,9 +82,9 @@ def _is_narrow(x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
     """Whether a convolution of `x` has kernels of its own."""
     if not (x.is_cuda and torch.is_autocast_enabled("cuda") and kernels_run(x.device)):
         return False
-    from diskoop.models import narrow
+    from diskoop.models import small_channel_conv
 
-    return narrow.fits(layer, x)
+    return small_channel_conv.fits(layer, x)
 
 
 def unrounded(layers: nn.Module, x: Tensor, *sizes: Sequence[int]) -> Any:
@@ -197,9 +197,9 @@ class FrameDecoder(nn.Module):
         assert isinstance(last, nn.ConvTranspose2d)
         y = self._maps(torch.cat([part.flatten(0, 1) for part in codes])[..., None, None], sizes)
         if _is_narrow(y, last):
-            from diskoop.models import narrow
+            from diskoop.models import small_channel_conv
 
-            return narrow.square_sums(narrow.up(y, last), targets)
+            return small_channel_conv.square_sums(small_channel_conv.up(y, last), targets)
         frames = torch.split(self._ended(y), sizes)
         return [(x - target.flatten(0, 1)).square().sum() for x, target in zip(frames, targets, strict=True)]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from diskoop.numerics.spectrum import Order, Spectrum, by_distance
+from diskoop.numerics.spectrum import ModeOrder, Spectrum, by_distance
 
 # A penalty maps eigenvalues to (value, g), elementwise, where g holds d value = Re(conj(g) d lambda).
 Penalty = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -78,7 +78,7 @@ def spectral_terms(
     static: int,
     static_penalty: Penalty = distance_to_one,
     dynamic_penalty: Penalty = partial(modulus_beyond, radius=0.5),  # noqa: B008 - a constant
-    order: Order = by_distance,
+    order: ModeOrder = by_distance,
     clip: float = 100.0,
 ) -> SpectralTerms:
     """L_stat and L_dyn of `C` (..., k, k), each a mean over its eigenvalues (and over the leading dimensions).
@@ -103,7 +103,7 @@ def spectral_loss(
     radius: float = 0.5,
     static_penalty: Penalty = distance_to_one,
     dynamic_penalty: Callable[..., tuple[Tensor, Tensor]] = modulus_beyond,
-    order: Order = by_distance,
+    order: ModeOrder = by_distance,
 ) -> Tensor:
     """L_eig = L_stat + L_dyn: `static` eigenvalues are drawn to 1, the others inside `radius`."""
     dynamic = partial(dynamic_penalty, radius=radius)

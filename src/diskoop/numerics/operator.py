@@ -317,7 +317,7 @@ def rank_of(past: Tensor, ridge: float) -> Tensor:
 
 def _snapshot_pairs(z: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Z_past and Z_future, both (batch, time - 1, k) in float64; zeros where one frame of a pair does not exist."""
-    past, future = widened(z[:, :-1]), widened(z[:, 1:])
+    past, future = to_float64(z[:, :-1]), to_float64(z[:, 1:])
     if mask is not None:
         # Where, not multiply: padding may hold anything, NaN included.
         paired = (mask[:, :-1] & mask[:, 1:]).to(past.device).unsqueeze(-1)
@@ -349,7 +349,7 @@ def _require_finite(*numbers: Tensor) -> None:
         raise InputError("cannot fit an operator: the latents hold NaN or infinity")
 
 
-def widened(z: Tensor) -> Tensor:
+def to_float64(z: Tensor) -> Tensor:
     """`z` in float64, on the CPU where its device has none (MPS)."""
     return z.cpu().double() if z.device.type == "mps" else z.double()
 

@@ -12,14 +12,14 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from diskoop.errors import InputError
-from diskoop.numerics.operator import widened
+from diskoop.numerics.operator import to_float64
 
 NEAR = 1e-3  # eigenvalues this near to 1 are all the same: which of them is nearest is chance
 # How much larger than latents their parts may be. A cut through eigenvalues whose eigenvectors are parallel gives 1e7
 # and more, the inverse of the root of float64's precision.
 LARGEST_PART = 1e6
 SOUND = 1e4  # condition of eigenvectors up to which they are used instead of a Schur form
-Order = Callable[[Tensor], Tensor]  # eigenvalues -> a key; the smallest keys are the static modes
+ModeOrder = Callable[[Tensor], Tensor]  # eigenvalues -> a key; the smallest keys are the static modes
 
 
 def by_distance(eigenvalues: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class Split:
     writing: Tensor  # (others, k): orthonormal rows that those coordinates belong to
 
     @classmethod
-    def of(cls, C: Tensor, static: int, order: Order = by_distance) -> "Split":
+    def of(cls, C: Tensor, static: int, order: ModeOrder = by_distance) -> "Split":
         """The static part of `C` (k, k), `static` eigenvalues and the other half of a pair that would cut; the rest."""
         schur = _Schur.of(C)
         position = _sorted(schur.eigenvalues, order)
@@ -90,13 +90,13 @@ class Spectrum:
     matrix: Tensor  # (..., k, k) float64: C itself
 
     @classmethod
-    def of(cls, C: Tensor, order: Order = by_distance) -> "Spectrum":
+    def of(cls, C: Tensor, order: ModeOrder = by_distance) -> "Spectrum":
         """The spectrum of `C` (..., k, k), in complex128, found on the CPU, where small eigenproblems are fastest."""
         if C.ndim < 2 or C.shape[-1] != C.shape[-2]:
             raise InputError(f"expected a square matrix (..., k, k), got {tuple(C.shape)}")
         if not torch.isfinite(C).all():
             raise InputError("cannot decompose an operator that holds NaN or infinity")
-        wide = widened(C.detach())
+        wide = to_float64(C.detach())
         home = wide.device
         here = wide.cpu()
         eigenvalues, vectors = torch.linalg.eig(here)
@@ -254,7 +254,7 @@ def _columns(matrix: Tensor, places: Tensor) -> Tensor:
     return matrix.gather(-1, places.unsqueeze(-2).expand_as(matrix))
 
 
-def _sorted(eigenvalues: Tensor, order: Order) -> Tensor:
+def _sorted(eigenvalues: Tensor, order: ModeOrder) -> Tensor:
     """(..., k): where each eigenvalue of LAPACK's stands in order, whole conjugate pairs side by side."""
     # LAPACK puts a pair side by side, positive imaginary part first. The second half copies the first one's key:
     # computed twice it may differ in the last bit (vector and scalar code), and the sort would part the pair.
@@ -290,7 +290,7 @@ class _Schur:
 
     @classmethod
     def of(cls, C: Tensor) -> "_Schur":
-        here = widened(C.detach()).cpu()
+        here = to_float64(C.detach()).cpu()
         T, _, real, imaginary, Q, _, info = lapack.dgees(_no_sort, here.numpy())
         if info != 0 or not np.isfinite(T).all():
             raise InputError("cannot decompose an operator that holds NaN or infinity")

@@ -19,7 +19,7 @@ CHUNK = 256  # sequences on the way there at a time
 AHEAD = 4  # batches: a disk is slow now and then, seldom on the whole
 
 
-class Ready(NamedTuple):
+class Batch(NamedTuple):
     """A batch in memory."""
 
     indices: Indices
@@ -28,19 +28,19 @@ class Ready(NamedTuple):
     waited: float  # seconds that passed before it was there
 
 
-Feed = Callable[[Iterable[Indices]], Iterator[Ready]]
+Feed = Callable[[Iterable[Indices]], Iterator[Batch]]
 
 
-def feeder(data: Sequences, weight: Tensor) -> Feed:
+def batch_source(data: Sequences, weight: Tensor) -> Feed:
     """What hands out the batches of `data` for a model with such a `weight`: its device itself, if all of it fits."""
     if weight.device.type == "cuda":
         one, _ = data.fetch(np.arange(1), weight.dtype)
         if np.prod(data.shape) * one.element_size() < SHARE * torch.cuda.mem_get_info(weight.device)[0]:
-            return Resident(data, weight)
+            return DeviceBatches(data, weight)
     return partial(read_ahead, data, dtype=weight.dtype, pinned=weight.device.type == "cuda")
 
 
-class Resident:
+class DeviceBatches:
     """A set that lies on the device whole; its batches are those that `read_ahead` would give."""
 
     def __init__(self, data: Sequences, weight: Tensor) -> None:
@@ -51,17 +51,17 @@ class Resident:
             some, _ = data.fetch(np.arange(begin, min(begin + CHUNK, len(data))), weight.dtype)
             self.x[begin : begin + len(some), : some.shape[1]] = some.to(weight.device)
 
-    def __call__(self, batches: Iterable[Indices]) -> Iterator[Ready]:
+    def __call__(self, batches: Iterable[Indices]) -> Iterator[Batch]:
         for indices in batches:
             lengths = self.lengths[indices]
             chosen, mask = sent(torch.from_numpy(indices), self.x.device), mask_of(lengths)
             x = bits(self.x)[chosen, : int(lengths.max())].view(self.x.dtype)
-            yield Ready(indices, x, None if mask is None else sent(torch.from_numpy(mask), self.x.device), 0.0)
+            yield Batch(indices, x, None if mask is None else sent(torch.from_numpy(mask), self.x.device), 0.0)
 
 
 def read_ahead(
     data: Sequences, batches: Iterable[Indices], dtype: torch.dtype, pinned: bool = False
-) -> Iterator[Ready]:
+) -> Iterator[Batch]:
     """The sequences of each batch in turn, for a model of type `dtype`; the next few are read while one is used.
 
     In `pinned` memory they travel to the device while it works.
@@ -82,4 +82,4 @@ def read_ahead(
             x, mask = reading.result()
             waited = time.perf_counter() - began
             ahead.extend(islice(coming, 1))
-            yield Ready(indices, x, mask, waited)
+            yield Batch(indices, x, mask, waited)

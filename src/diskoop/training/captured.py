@@ -30,12 +30,12 @@ from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
 from diskoop.training.objective import Objective, Terms, second_moment
 from diskoop.training.precision import autocast
-from diskoop.training.step import Taken, clip_gradients, set_rate
+from diskoop.training.step import StepOutput, clip_gradients, set_rate
 
 WARM_UPS = 3  # before capture, so that libraries have made up their minds
 
 
-def obstacle(settings: Settings, data: Sequences) -> str | None:
+def why_not_captured(settings: Settings, data: Sequences) -> str | None:
     """Why training on `data` cannot be captured, if it cannot."""
     if settings.model.scope != "batch":
         return f"model.scope = {settings.model.scope}"
@@ -46,7 +46,7 @@ def obstacle(settings: Settings, data: Sequences) -> str | None:
     return None
 
 
-class FastStep:
+class CapturedStep:
     """Stages on the device, and linear algebra on the CPU while they run.
 
     `encode` ends in the k x k sums that an operator is fitted on. A small one is solved for at once; for a large one
@@ -93,14 +93,14 @@ class FastStep:
             require_ridge(objective.settings.model.ridge)
         self.captured = not self.on_cuda
 
-    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[StepOutput]:
         self._load(x, mask)
         if not self.captured:
             self._capture()
         set_rate(self.optimizer, rate)
         return self._run(generator)
 
-    def _run(self, generator: torch.Generator) -> list[Taken]:
+    def _run(self, generator: torch.Generator) -> list[StepOutput]:
         self.draws.refill(generator)
         self.stages["encode"]()
         with one_thread() if self.on_cuda else nullcontext():
@@ -138,26 +138,26 @@ class FastStep:
         for _ in range(8):
             began = time.perf_counter()
             self._run(torch.Generator(self.device))
-            self.rest()
+            self.flush()
             seconds.append(time.perf_counter() - began)
         self._put_back(kept)
         parameters = sum(weight.numel() for weight in self.weights)
         memory = torch.cuda.max_memory_allocated(self.device) if self.on_cuda else 0
         return Estimate(sorted(seconds)[2] * steps, parameters, memory)
 
-    def rest(self) -> list[Taken]:
+    def flush(self) -> list[StepOutput]:
         self.told.send()
         if self.on_cuda:
             torch.cuda.synchronize(self.device)
         return self._ended(self._noted())
 
-    def _ended(self, spectral: dict[str, float] | None) -> list[Taken]:
+    def _ended(self, spectral: dict[str, float] | None) -> list[StepOutput]:
         if spectral is None:
             return []
         *terms, norm = self.figures.here.tolist()
         named = dict(zip(("rec", "pred_z", "pred_x", "stat", "dyn", "cycle"), terms, strict=True))
         values = spectral | named | {"total": self.objective.weighed(*terms)}
-        return [Taken({name: values[name] for name in Terms._fields}, norm)]
+        return [StepOutput({name: values[name] for name in Terms._fields}, norm)]
 
     # --- on the device
 

@@ -18,7 +18,7 @@ from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Operator
 from diskoop.settings import Settings
-from diskoop.storage import whole_file, write_text
+from diskoop.storage import atomic_write, write_text
 
 FORMAT = "diskoop 1"
 
@@ -79,7 +79,7 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: 
     text = json.dumps(record)
     # One entry: safetensors writes several in any order, and equal runs should be equal files.
     sealed = {"format": f"{FORMAT} {kind}", "record": text, "checksum": checksum(laid_out, text)}
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         save_file(laid_out, temporary, metadata={"diskoop": json.dumps(sealed)})
 
 

@@ -22,7 +22,9 @@ from diskoop.errors import InputError, Stopped
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Operator, SnapshotQR
 from diskoop.settings import Settings, TrainSettings
-from diskoop.storage import whole_folder
+from diskoop.storage import atomic_folder
+from diskoop.training.batches import Batch, Feed, batch_source
+from diskoop.training.captured import CapturedStep, why_not_captured
 from diskoop.training.checkpoint import (
     RunFolder,
     State,
@@ -36,12 +38,10 @@ from diskoop.training.checkpoint import (
     write_metrics,
 )
 from diskoop.training.estimate import Estimate, clock, estimate
-from diskoop.training.fast import FastStep, obstacle
-from diskoop.training.feeding import Feed, Ready, feeder
 from diskoop.training.objective import Objective, Terms
 from diskoop.training.precision import autocast, device_for, precision_for, weights_dtype
 from diskoop.training.progress import Bar, Reporter
-from diskoop.training.step import PlainStep, Step, Taken, adam
+from diskoop.training.step import PlainStep, Step, StepOutput, adam
 
 SAVING_SHARE = 0.01  # of the time may go into checkpoints: on a GPU an epoch may take less than ten of them
 LONGEST_UNSAVED = 600  # seconds: a disk that once was slow does not put the next checkpoint off for ever
@@ -61,7 +61,7 @@ def train(
     `again` is the command that goes on when it is interrupted, if that is not `diskoop train --resume`.
     """
     folder = RunFolder(Path(path))
-    settings = at_home_anywhere(settings)
+    settings = with_absolute_paths(settings)
     if folder.checkpoint.exists():
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
@@ -72,7 +72,7 @@ def train(
         source.require_finished()
         load_weights(training.model, read_tensors(source.model, "model")[0], source.model)
     with _stop_requests() as asked:
-        with whole_folder(path) as temporary:  # a run that exists can be resumed, whenever it was interrupted
+        with atomic_folder(path) as temporary:  # a run that exists can be resumed, whenever it was interrupted
             settings.save(RunFolder(temporary).settings)
             training.save(RunFolder(temporary))
         training.run(asked)
@@ -125,7 +125,7 @@ class Training:
     @cached_property
     def feed(self) -> Feed:
         """Opened by the first epoch, when all else that the device must hold is there."""
-        return feeder(self.train_set, next(self.model.parameters()))
+        return batch_source(self.train_set, next(self.model.parameters()))
 
     def save(self, folder: RunFolder | None = None) -> None:
         began = time.perf_counter()
@@ -152,7 +152,7 @@ class Training:
         say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} {where}")
         for note in self.train_set.notes:
             say(note)
-        if self.device.type == "cuda" and (why := obstacle(self.settings, self.train_set)):
+        if self.device.type == "cuda" and (why := why_not_captured(self.settings, self.train_set)):
             say(f"steps are not captured, which is slower: {why}")
         if self.state.step < self.total:
             say(f"{self.total - self.state.step} steps to go: {self.cost()}")
@@ -174,7 +174,7 @@ class Training:
         weight = next(self.model.parameters())
         some = self.train_set.fetch(np.arange(self.batch), weight.dtype)
         self.objective.train()
-        if isinstance(self.step, FastStep):
+        if isinstance(self.step, CapturedStep):
             return self.step.rehearse(*some, steps + validations)
 
         def loss(objective: nn.Module) -> Tensor:
@@ -186,8 +186,8 @@ class Training:
 
     def _stepper(self) -> Step:
         """Captured where that can be done, plain elsewhere."""
-        if self.device.type == "cuda" and obstacle(self.settings, self.train_set) is None:
-            return FastStep(self.objective, self.optimizer, self.train_set, self.batch)
+        if self.device.type == "cuda" and why_not_captured(self.settings, self.train_set) is None:
+            return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
     def _epoch(self, bar: Bar, asked: list[int]) -> None:
@@ -201,7 +201,7 @@ class Training:
 
         def pause() -> None:
             """Everything that was begun has ended and is written down."""
-            self._note(self.step.rest(), bar)
+            self._note(self.step.flush(), bar)
             state.seconds = time.perf_counter() - began
 
         for ready in self.feed(order[at : at + options.batch] for at in begins):
@@ -233,7 +233,7 @@ class Training:
         at = f"saved at step {self.state.step} of {self.total}"
         return Stopped(f"{at}; {self.again} goes on from there")
 
-    def _take(self, ready: Ready) -> Iterable[Taken]:
+    def _take(self, ready: Batch) -> Iterable[StepOutput]:
         rate = learning_rate(self.settings.train, self.state.step, self.total)
         try:
             ended = self.step.take(ready.x, ready.mask, rate, self._generator(self.state.step))
@@ -243,7 +243,7 @@ class Training:
         self.state.step += 1
         return ended
 
-    def _note(self, ended: Iterable[Taken], bar: Bar) -> None:
+    def _note(self, ended: Iterable[StepOutput], bar: Bar) -> None:
         state = self.state
         for terms, norm in ended:
             self.noted += 1
@@ -321,7 +321,7 @@ def learning_rate(options: TrainSettings, step: int, total: int) -> float:
     return options.lr * warm
 
 
-def at_home_anywhere(settings: Settings) -> Settings:
+def with_absolute_paths(settings: Settings) -> Settings:
     """Paths made absolute: a run may be resumed from another folder."""
     paths = {"path": settings.data.path, "labels": settings.data.labels}
     known = {key: str(Path(path).expanduser().resolve()) for key, path in paths.items() if path is not None}

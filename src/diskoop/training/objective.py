@@ -21,8 +21,8 @@ from diskoop.numerics.losses import (
     spectral_terms,
     unit_modulus,
 )
-from diskoop.numerics.operator import widened
-from diskoop.numerics.spectrum import Order, Split, by_distance, by_modulus
+from diskoop.numerics.operator import to_float64
+from diskoop.numerics.spectrum import ModeOrder, Split, by_distance, by_modulus
 from diskoop.settings import Settings, SpectrumSettings
 
 Weighable = TypeVar("Weighable", Tensor, float)
@@ -173,7 +173,7 @@ class Objective(nn.Module):
         return STATIC_PENALTIES[choice.static_penalty], dynamic_penalty(choice)
 
     @property
-    def order(self) -> Order:
+    def order(self) -> ModeOrder:
         return ORDERS[self.settings.spectrum.order]
 
     def cycle(self, z: Tensor, static: Factor, mask: Tensor | None) -> Tensor:
@@ -258,7 +258,7 @@ def _bands(size: int, count: int, dtype: torch.dtype, device: torch.device) -> t
 
 def second_moment(z: Tensor, mask: Tensor | None) -> Tensor:
     """The mean of z_t^T z_t over the frames of `z` (batch, time, k) that exist: (k, k) in float64, a constant."""
-    z = widened(z.detach())
+    z = to_float64(z.detach())
     if mask is None:
         frames = z.flatten(0, 1)
         return frames.mT @ frames / len(frames)

@@ -11,7 +11,7 @@ from diskoop.training.objective import Objective, Terms
 from diskoop.training.precision import autocast
 
 
-class Taken(NamedTuple):
+class StepOutput(NamedTuple):
     """What became of a step."""
 
     terms: dict[str, float]
@@ -21,10 +21,10 @@ class Taken(NamedTuple):
 class Step(Protocol):
     """Something that takes steps, and may still be busy with the last one when it is asked for the next."""
 
-    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> Iterable[Taken]:
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> Iterable[StepOutput]:
         """One more step, with sequences as they lie in memory; the steps that have ended since."""
 
-    def rest(self) -> Iterable[Taken]:
+    def flush(self) -> Iterable[StepOutput]:
         """Wait for the steps that have not ended."""
 
 
@@ -50,7 +50,7 @@ class PlainStep:
         self.objective, self.optimizer, self.data = objective, optimizer, data
         self.weights = list(objective.parameters())
 
-    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[Taken]:
+    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[StepOutput]:
         set_rate(self.optimizer, rate)
         options = self.objective.settings.train
         with autocast(options, self.weights[0].device):
@@ -60,9 +60,9 @@ class PlainStep:
         norm = clip_gradients(self.weights, options.clip)
         if torch.isfinite(norm + terms.total):  # else the weights stay what they were, for whoever looks into it
             self.optimizer.step()
-        return [Taken({name: value.item() for name, value in terms._asdict().items()}, norm.item())]
+        return [StepOutput({name: value.item() for name, value in terms._asdict().items()}, norm.item())]
 
-    def rest(self) -> list[Taken]:
+    def flush(self) -> list[StepOutput]:
         return []
 
 

@@ -4,7 +4,7 @@ from diskoop.data.assembly import assemble
 from diskoop.data.builtin import face_art as art
 from diskoop.data.builtin import puppet_art
 from diskoop.data.cache import digest, drawn_once
-from diskoop.data.clips import Gathered
+from diskoop.data.clips import ClipFrames
 from diskoop.data.labels import Labels
 from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.errors import InputError
@@ -22,4 +22,4 @@ def load(settings: DataSettings) -> Sequences:
     x = drawn_once(f"faces-{size}", digest(art, puppet_art), shape, lambda out, advance: art.draw(size, out, advance))
     known = Labels({name: labels[name] for name in art.FACTORS}, dict(art.FACTORS), None, ())
     choice = settings.model_copy(update={"test": TEST, "group": settings.group or "none"})
-    return assemble("faces", Gathered.of(x), known, PIXELS, choice)
+    return assemble("faces", ClipFrames.of(x), known, PIXELS, choice)
