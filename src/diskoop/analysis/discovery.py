@@ -161,7 +161,7 @@ class LabelFree:
 
     count: int | None = None  # how many factors; None: as many as the dependence says
     resamples: int = 10
-    starts: int = 3
+    starts: int = 10  # fits differ in where they begin; three were too few for one model of eleven
     seed: int = 0
     progress: Progress = no_progress
 
