@@ -9,7 +9,14 @@ from diskoop.numerics.spectrum import Spectrum
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A direction of change, whatever found it: `z @ projector` is the part of a latent that belongs to it."""
+    """A direction of change, whatever found it: `z @ projector` is the part of a latent that belongs to it.
+
+    Example:
+        >>> spectrum = Spectrum.of(torch.diag(torch.tensor([1.0, 0.5], dtype=torch.float64)))
+        >>> who = Factor.from_modes("who", spectrum, spectrum.static(1))
+        >>> who.part(torch.tensor([[3.0, 4.0]]))
+        tensor([[3., 0.]])
+    """
 
     name: str
     projector: Tensor  # (k, k), or (batch, k, k) where every sequence has its own operator
@@ -25,5 +32,17 @@ class Factor:
 
 
 def swap(z: Tensor, donor: Tensor, factor: Factor, amount: float = 1.0) -> Tensor:
-    """`z` with `factor` moved towards `donor`; amount 1 replaces it."""
+    """`z` with `factor` moved towards `donor`; amount 1 replaces it.
+
+    Args:
+        z: latents, (..., time, k).
+        donor: latents of the same shape to take the factor from.
+        factor: what to take.
+        amount: 0 leaves `z` as it is, more than 1 goes past the donor.
+
+    Example:
+        >>> hair = Factor("hair", torch.diag(torch.tensor([1.0, 0.0])))
+        >>> swap(torch.tensor([[3.0, 4.0]]), torch.tensor([[7.0, 8.0]]), hair, amount=0.5)
+        tensor([[5., 4.]])
+    """
     return z + amount * factor.part(donor - z)

@@ -105,7 +105,28 @@ def spectral_loss(
     dynamic_penalty: Callable[..., tuple[Tensor, Tensor]] = modulus_beyond,
     order: ModeOrder = by_distance,
 ) -> Tensor:
-    """L_eig = L_stat + L_dyn: `static` eigenvalues are drawn to 1, the others inside `radius`."""
+    """L_eig = L_stat + L_dyn: `static` eigenvalues are drawn to 1, the others inside `radius`.
+
+    Args:
+        C: an operator, (k, k) or (batch, k, k).
+        static: how many eigenvalues are static; a conjugate pair that this would cut counts as a whole.
+        radius: where the others should stay.
+        static_penalty: eigenvalues -> what each costs, and its slope.
+        dynamic_penalty: the same, with a `radius`.
+        order: which eigenvalues are static: by default those nearest to 1.
+
+    Returns:
+        A scalar, differentiable in C, also where eigenvalues collide.
+
+    Example:
+        >>> C = torch.diag(torch.tensor([0.9, 0.3, 0.7], dtype=torch.float64)).requires_grad_()
+        >>> loss = spectral_loss(C, static=1, radius=0.5)  # (1 - 0.9)^2, and the mean of 0 and 0.7
+        >>> round(loss.item(), 6)
+        0.36
+        >>> loss.backward()
+        >>> [round(slope, 6) for slope in C.grad.diagonal().tolist()]
+        [-0.2, 0.0, 0.5]
+    """
     dynamic = partial(dynamic_penalty, radius=radius)
     terms = spectral_terms(C, static, static_penalty, dynamic, order)
     return terms.static + terms.dynamic

@@ -82,6 +82,14 @@ class Spectrum:
     C = to_modes diag(eigenvalues) from_modes, where `condition` tells how far eigenvectors are from parallel. Where
     they are nearly so, the part that belongs to a set of eigenvalues comes from an ordered Schur form, see `Split`.
     A pair of eigenvectors v, conj(v) spans what Re v and Im v span, so they are held as a real basis.
+
+    Example:
+        >>> C = torch.tensor([[0.0, 0.5, 0.0], [-0.5, 0.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+        >>> spectrum = Spectrum.of(C)
+        >>> [f"{value:.1f}" for value in spectrum.eigenvalues.tolist()]
+        ['1.0+0.0j', '0.0+0.5j', '0.0-0.5j']
+        >>> spectrum.static(1).tolist(), spectrum.static(2).tolist()  # two would cut the pair
+        ([True, False, False], [True, True, True])
     """
 
     eigenvalues: Tensor  # (..., k) complex128, in order
