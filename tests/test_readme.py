@@ -33,7 +33,7 @@ def test_python_runs(code: str, demo: Path) -> None:
 
 
 def test_there_is_python() -> None:
-    assert len(PYTHON) == 3
+    assert len(PYTHON) == 4
 
 
 def test_shell_names_commands_that_exist() -> None:

@@ -3,12 +3,13 @@
 import shutil
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from diskoop import load, load_data
+from diskoop import load, load_data, train
 from diskoop.analysis.decomposition import CHUNK
 from diskoop.data import Sequences, Units
 from diskoop.errors import InputError
@@ -26,6 +27,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "brief"
     loop.train(brief, path, reporter=Quiet())
     return path
+
+
+def test_training_from_python_is_what_the_command_does(folder: Path, tmp_path: Path) -> None:
+    run = train("puppets", tmp_path / "mine", "demo", Quiet(), data={"limit": 64}, train={"epochs": 1})
+    ours, theirs = run.model.state_dict(), load(folder).model.state_dict()
+    assert all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
+    assert run.settings.data.size == 32  # the preset's
+
+
+def test_training_from_python_on_files_of_ones_own(tmp_path: Path) -> None:
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(40, 8, 3)).cumsum(1))
+    brief: dict[str, Any] = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1, "batch": 8}}
+    run = train(tmp_path / "mine.npy", tmp_path / "run", reporter=Quiet(), **brief)
+    assert (run.settings.model.k, run.settings.data.path) == (6, str(tmp_path / "mine.npy"))
+    with pytest.raises(InputError, match=r"unknown setting 'model.kk'; did you mean 'model.k'?"):
+        train("puppets", tmp_path / "other", model={"kk": 3})
+    with pytest.raises(InputError, match="modle"):
+        train("puppets", tmp_path / "other", modle={"k": 3})
+    with pytest.raises(InputError, match="holds a run already"):
+        train("puppets", tmp_path / "run")
 
 
 def test_a_run_takes_a_set_an_array_or_one_sequence_alone(folder: Path) -> None:

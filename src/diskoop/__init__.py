@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from diskoop import numerics
     from diskoop.data import Sequences, load_data
     from diskoop.errors import InputError
-    from diskoop.run import Run, load
+    from diskoop.run import Run, load, train
     from diskoop.settings import Settings
 
-__all__ = ["InputError", "Run", "Sequences", "Settings", "load", "load_data", "numerics"]
+__all__ = ["InputError", "Run", "Sequences", "Settings", "load", "load_data", "numerics", "train"]
 __version__ = "0.1.0"
 
 # Imported when first asked for: torch takes seconds to load, and `diskoop --help` needs none of it.
@@ -21,6 +21,7 @@ _HOMES = {
     "Settings": "diskoop.settings",
     "load": "diskoop.run",
     "load_data": "diskoop.data",
+    "train": "diskoop.run",
 }
 
 

@@ -1,4 +1,4 @@
-"""a trained run: load, decompose, find factors; what users hold in their hands"""
+"""a trained run: train, load, decompose, find factors; what users hold in their hands"""
 
 import shlex
 from collections.abc import Mapping
@@ -14,17 +14,19 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition, at_once, chunks
 from diskoop.analysis.discovery import DiscoveryResult, FactorDiscovery, LabelFree
 from diskoop.analysis.factor_file import load_factors, save_factors
-from diskoop.data import open_data
+from diskoop.data import location, open_data
 from diskoop.data.sequences import Sequences, Split, Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator, fit_operator
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.pictures import draw_spectrum, figure_bytes
-from diskoop.settings import Settings
+from diskoop.settings import Settings, merged, read_yaml
+from diskoop.training import loop
 from diskoop.training.batches import Batch, read_ahead
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
 from diskoop.training.objective import ORDERS
+from diskoop.training.progress import Reporter
 
 ENOUGH = 4096  # sequences to find factors in
 
@@ -141,6 +143,37 @@ class Run:
             "fitted_on": self.operator.source,
             "last_epoch": read_metrics(self.folder)[-1],
         }
+
+
+def train(
+    data: str | Path,
+    out: str | Path,
+    /,  # so that `data` can be a section of settings too
+    preset: str | Path | None = None,
+    reporter: Reporter | None = None,
+    **settings: Mapping[str, Any],
+) -> Run:
+    """Train a model, as `diskoop train` does; `diskoop train --resume OUT` goes on with one that was interrupted.
+
+    Args:
+        data: the name of a set that diskoop knows, or the path of your own files.
+        out: a folder for the run, which must not exist.
+        preset: a preset's name or a YAML file; None takes the defaults.
+        reporter: where progress goes; None is the terminal.
+        settings: sections of settings beside the preset's, such as model={"k": 24}, data={"window": 16}.
+
+    Returns:
+        The finished run, on the CPU; its factors are found by `run.find_factors()`.
+
+    Example:
+        >>> run = diskoop.train("clips/", "runs/mine", preset="demo", train={"epochs": 60})  # doctest: +SKIP
+    """
+    changes = {name: dict(section) for name, section in settings.items()}
+    changes["data"] = location(data) | changes.get("data", {})
+    base = {} if preset is None else read_yaml(preset)
+    base["data"] = {key: value for key, value in base.get("data", {}).items() if key not in ("name", "path")}
+    loop.train(Settings.of(merged(base, changes)), out, reporter=reporter)
+    return load(out)
 
 
 def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:

@@ -49,8 +49,13 @@ def load_data(what: str | Path, split: Split = "train", **options: Any) -> Seque
 
 def data_settings(what: str | Path, **options: Any) -> DataSettings:
     """Settings for a set's name, or for a path if there is no such set."""
-    named = {"name": what} if what in _SETS or not _looks_like_path(str(what)) else {"path": str(what)}
-    return Settings.of({"data": {**named, **options}}).data
+    return Settings.of({"data": {**location(what), **options}}).data
+
+
+def location(what: str | Path) -> dict[str, str]:
+    """`data.name` for a set's name, `data.path` for a path if there is no such set."""
+    known = str(what) in _SETS or not _looks_like_path(str(what))
+    return {"name": str(what)} if known else {"path": str(what)}
 
 
 def settings_like(own: DataSettings, what: str | Path) -> DataSettings:

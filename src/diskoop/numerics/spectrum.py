@@ -86,8 +86,8 @@ class Spectrum:
     Example:
         >>> C = torch.tensor([[0.0, 0.5, 0.0], [-0.5, 0.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
         >>> spectrum = Spectrum.of(C)
-        >>> [f"{value:.1f}" for value in spectrum.eigenvalues.tolist()]
-        ['1.0+0.0j', '0.0+0.5j', '0.0-0.5j']
+        >>> spectrum.eigenvalues.abs().tolist()  # a real one, then a pair
+        [1.0, 0.5..., 0.5...]
         >>> spectrum.static(1).tolist(), spectrum.static(2).tolist()  # two would cut the pair
         ([True, False, False], [True, True, True])
     """
