@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,8 +25,9 @@ WITH_EXAMPLES = [each for name in MODULES if name not in KERNELS for each in exa
 
 
 @pytest.mark.parametrize("example", WITH_EXAMPLES, ids=lambda each: str(each.name))
-def test_an_example_says_what_it_says(example: doctest.DocTest) -> None:
+def test_an_example_says_what_it_says(example: doctest.DocTest, tmp_path: Path) -> None:
     torch.manual_seed(0)
+    example.globs["folder"] = tmp_path
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     result = runner.run(example)
     assert result.attempted

@@ -166,7 +166,10 @@ def train(
         The finished run, on the CPU; its factors are found by `run.find_factors()`.
 
     Example:
-        >>> run = diskoop.train("clips/", "runs/mine", preset="demo", train={"epochs": 60})  # doctest: +SKIP
+        >>> brief = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1}}
+        >>> run = diskoop.train("oscillators", folder / "run", **brief)
+        >>> run.decompose(run.data("test")).static.shape
+        torch.Size([400, 24, 6])
     """
     changes = {name: dict(section) for name, section in settings.items()}
     changes["data"] = location(data) | changes.get("data", {})
