@@ -34,14 +34,14 @@ import yaml
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors
 from diskoop.data import open_data
 from diskoop.data.sequences import SPLITS, Sequences, Split
-from diskoop.errors import InputError
 from diskoop.evaluation.judges import Judge, judge_for
 from diskoop.evaluation.protocols import ProtocolConfig, one_at_a_time
+from diskoop.interfaces.reproduce import trained
 from diskoop.run import Run, load
 from diskoop.settings import Settings, merged, parse_overrides
 from diskoop.storage import write_text
-from diskoop.training.checkpoint import RunFolder, load_settings, read_metrics
-from diskoop.training.loop import resume, train, with_absolute_paths
+from diskoop.training.checkpoint import RunFolder, read_metrics
+from diskoop.training.progress import Reporter
 
 Row = dict[str, Any]
 SHOWN = {
@@ -73,19 +73,6 @@ def read_plan(file: Path, overrides: list[str]) -> dict[str, Any]:
     return plan | {"settings": merged(plan.get("settings") or {}, parse_overrides(overrides))}
 
 
-def trained(settings: Settings, path: Path) -> None:
-    """A finished run in the folder `path`, whatever was there of it before; a run of other settings is an error."""
-    folder = RunFolder(path)
-    if folder.settings.exists() and load_settings(folder) != with_absolute_paths(settings):
-        raise InputError(f"{str(path)!r} holds a run of other settings than the plan's; choose another folder")
-    if folder.model.exists():
-        return
-    if folder.checkpoint.exists():
-        resume(path)
-    else:
-        train(settings, path)
-
-
 def scored(path: Path, device: str, split: Split) -> Row:
     """What became of the run in `path`: its cost, its losses, its factors and their scores."""
     run = load(path, device, factors=False)
@@ -108,7 +95,7 @@ def scored(path: Path, device: str, split: Split) -> Row:
         "rec": history["train.rec"],
         **{name: figures[key].mean for name, key in SHOWN.items() if key in figures},
         "factors": [each.row() for each in run.require_found().factors],
-        "count": sum(each.kind != "remainder" for each in run.require_found().factors),
+        "count": len(run.require_found().without_remainder),
         "fading": fading(run),
         "beyond": ahead(run, everything, judge),
         "figures": {name: summary.mean for name, summary in figures.items()},
@@ -169,7 +156,7 @@ def fading(run: Run) -> list[float]:
 def one(plan: dict[str, Any], name: str, seed: int, out: Path, device: str) -> None:
     """Train and score one run; its row is written beside its folder."""
     path, split = folder_of(out, name, seed), plan["split"]
-    trained(settings_of(plan, name, seed, device), path)
+    trained(settings_of(plan, name, seed, device), path, "the same command", Reporter())
     row = {"run": name, "seed": seed, "split": split} | scored(path, device, split)
     write_text(beside(path, f"{split}.json"), json.dumps(row))
 

@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,7 @@ def redrawn(run: Run, draws: int) -> dict[str, Any]:
         order = np.random.Generator(np.random.PCG64([1, draw])).permutation(len(clips))
         parts = run.decompose(clips.select(np.sort(order[: min(MOST, len(clips) // 2)])))
         found = LabelFree(seed=draw).find(parts)
-        kinds = {each.name: each.kind for each in found.factors}
-        rows = [row for row in described(parts, found) if kinds[row["name"]] != "remainder"]
+        rows = described(parts, replace(found, factors=found.without_remainder))
         owners = [max(row["explained"], key=row["explained"].__getitem__, default=None) for row in rows]
         counts.append(len(rows))
         clean.append(sorted(map(str, owners)) == sorted(clips.labels))

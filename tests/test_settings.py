@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from diskoop.errors import InputError
-from diskoop.settings import Settings, keys, parse_overrides, presets
+from diskoop.settings import Settings, keys, on_data, parse_overrides, presets
 
 
 @pytest.mark.parametrize("name", presets())
@@ -129,6 +129,12 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     for text in ("# nothing\n", "model:\n"):
         (tmp_path / "empty.yaml").write_text(text)
         assert Settings.load(tmp_path / "empty.yaml") == Settings()
+
+
+def test_a_preset_on_other_data_forgets_its_own() -> None:
+    preset = {"data": {"name": "sprites", "path": "sheets", "size": 64}, "model": {"k": 40}}
+    assert on_data(preset, {"path": "clips"}) == {"data": {"size": 64, "path": "clips"}, "model": {"k": 40}}
+    assert on_data({}, {"name": "faces"}) == {"data": {"name": "faces"}}
 
 
 def test_keys_are_complete() -> None:

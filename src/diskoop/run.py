@@ -21,7 +21,7 @@ from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator, fit_operator
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.pictures import draw_spectrum, figure_bytes
-from diskoop.settings import Settings, merged, read_yaml
+from diskoop.settings import Settings, merged, on_data, read_yaml
 from diskoop.training import loop
 from diskoop.training.batches import Batch, read_ahead
 from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
@@ -171,10 +171,8 @@ def train(
         >>> run.decompose(run.data("test")).static.shape
         torch.Size([400, 24, 6])
     """
+    base = on_data({} if preset is None else read_yaml(preset), location(data))
     changes = {name: dict(section) for name, section in settings.items()}
-    changes["data"] = location(data) | changes.get("data", {})
-    base = {} if preset is None else read_yaml(preset)
-    base["data"] = {key: value for key, value in base.get("data", {}).items() if key not in ("name", "path")}
     loop.train(Settings.of(merged(base, changes)), out, reporter=reporter)
     return load(out)
 

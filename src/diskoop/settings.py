@@ -256,6 +256,12 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {name: {**base.get(name, {}), **changes.get(name, {})} for name in sections}
 
 
+def on_data(values: dict[str, Any], where: dict[str, Any]) -> dict[str, Any]:
+    """`values` of a preset with `where` for its data: the name and the path that it had are not the other set's."""
+    options = {key: value for key, value in values.get("data", {}).items() if key not in ("name", "path")}
+    return values | {"data": options | where}
+
+
 def _sentence(detail: ErrorDetails) -> str:
     name = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":

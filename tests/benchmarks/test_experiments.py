@@ -9,9 +9,11 @@ import yaml
 
 from benchmarks import experiments
 from diskoop.errors import InputError
+from diskoop.interfaces.reproduce import trained
 from diskoop.settings import Settings
 from diskoop.training.checkpoint import RunFolder
 from diskoop.training.loop import with_absolute_paths
+from diskoop.training.progress import Reporter
 
 PLANS = sorted((Path(experiments.__file__).parent / "plans").glob("*.yaml"))
 
@@ -39,16 +41,17 @@ def test_a_run_is_known_again_whose_data_lie_at_a_relative_path(
     settings = Settings.load("demo").replaced({"data": {"path": "sheets"}})
     folder = RunFolder(tmp_path / "run")
     with_absolute_paths(settings).save(folder.settings)
-    folder.model.touch()  # trained
-    experiments.trained(settings, folder.path)
-    assert not folder.model.read_bytes()
+    for file in (folder.model, folder.operator):
+        file.touch()  # trained, so it is not trained but opened
+    with pytest.raises(InputError, match=r"model.safetensors is damaged"):
+        trained(settings, folder.path, "", Reporter())
 
 
 def test_a_run_of_other_settings_is_not_taken_for_the_plans(tmp_path: Path) -> None:
     settings = Settings.load("demo")
     settings.save(RunFolder(tmp_path).settings)
-    with pytest.raises(InputError, match="holds a run of other settings"):
-        experiments.trained(settings.replaced({"loss": {"rec": 1.0}}), tmp_path)
+    with pytest.raises(InputError, match="holds a run with other settings"):
+        trained(settings.replaced({"loss": {"rec": 1.0}}), tmp_path, "", Reporter())
 
 
 def test_a_table_has_the_mean_and_the_worst() -> None:
@@ -75,7 +78,7 @@ def test_a_plan_is_trained_scored_and_not_trained_again(
     assert {"forecast", "holding", "DMD", "action"} <= set(row["beyond"])
     assert 0 < row["beyond"]["holding"] < 1
     assert np.isfinite(row["score"])
-    trained = (tmp_path / "runs" / "as-it-is-0" / "model.safetensors").stat().st_mtime_ns
+    before = (tmp_path / "runs" / "as-it-is-0" / "model.safetensors").stat().st_mtime_ns
     experiments.main()
-    assert (tmp_path / "runs" / "as-it-is-0" / "model.safetensors").stat().st_mtime_ns == trained
+    assert (tmp_path / "runs" / "as-it-is-0" / "model.safetensors").stat().st_mtime_ns == before
     assert capsys.readouterr().out.count("as it is, seed 0: score") == 2

@@ -484,7 +484,7 @@ def test_repetitions_have_seeds_of_their_own(run: Run, train: Sequences, clips: 
 def test_swaps_are_repeated_often_enough_and_no_more(
     run: Run, train: Sequences, clips: Sequences, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocols, "ENOUGH", 2)
+    monkeypatch.setattr(protocols, "MOST_REPEATS", 2)
     plan = ProtocolConfig(repeats=4)
     assert one_at_a_time(run, train, clips, reads(), plan)[0]["multifactor/score"].count == 2
     sampled = two_factors(run, clips, reads(), "action", plan)

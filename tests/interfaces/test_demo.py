@@ -49,7 +49,7 @@ def test_the_demo_tells_static_from_dynamic(tmp_path: Path) -> None:
     answer = subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True, timeout=1800)
     summary = json.loads(answer.stdout.splitlines()[-1])
     # Ten trainings had static eigenvalues within 0.024 to 0.074 of 1; the others are kept 0.3 away from it.
-    assert summary["static_gap"] < 0.15
+    assert summary["static_gap"] < 0.1
     assert summary["dynamic_radius"] < Settings.load("demo").spectrum.radius + 0.1
     assert summary["last_epoch"]["val.rec"] < 0.005
     assert [Path(picture).name for picture in summary["pictures"][:2]] == ["demo.png", "factors.png"]

@@ -38,7 +38,7 @@ def voices(tmp_path: Path) -> Path:
     return tmp_path / "voices"
 
 
-def order(name: str, **options: Any) -> ReproduceConfig:
+def asked(name: str, **options: Any) -> ReproduceConfig:
     wanted: dict[str, Any] = {
         "quick": True,
         "data": None,
@@ -117,46 +117,46 @@ def test_bad_input_is_one_sentence(words: list[str], sentence: str, tmp_path: Pa
 
 
 def test_the_stand_in_and_the_real_set_have_the_same_settings(tmp_path: Path) -> None:
-    drawn, real = settings_for(order("sprites")), settings_for(order("sprites", data="sheets"))
+    drawn, real = settings_for(asked("sprites")), settings_for(asked("sprites", data="sheets"))
     assert drawn.data.name == "puppets"
     assert (real.data.name, real.data.path) == ("sprites", "sheets")
     assert drawn.replaced({"data": {"name": "sprites", "path": "sheets"}}) == real
     assert drawn.train.seed == 3
-    full = settings_for(order("faces", quick=False))
+    full = settings_for(asked("faces", quick=False))
     assert (full.data.name, full.train.epochs, full.model.h) == ("faces", 1000, 100)
 
 
 def test_quick_versions_change_their_preset_and_a_named_one_stays_as_it_is() -> None:
-    quick, ablated = Settings.load("quick-sprites"), settings_for(order("ablation"))
-    assert settings_for(order("sprites")).train.epochs > quick.train.epochs > ablated.train.epochs
+    quick, ablated = Settings.load("quick-sprites"), settings_for(asked("ablation"))
+    assert settings_for(asked("sprites")).train.epochs > quick.train.epochs > ablated.train.epochs
     assert (quick.loss.cycle, ablated.loss.cycle) == (1, 0)
-    named = settings_for(order("ablation", preset="demo"))
+    named = settings_for(asked("ablation", preset="demo"))
     demo = Settings.load("demo")
     assert (named.train.epochs, named.loss) == (demo.train.epochs, demo.loss)
-    assert settings_for(order("ablation", quick=False)).loss == Settings.load("paper-sprites").loss
+    assert settings_for(asked("ablation", quick=False)).loss == Settings.load("paper-sprites").loss
 
 
 def test_a_folder_that_is_timit_is_read_as_such(tmp_path: Path) -> None:
     write_sound(tmp_path / "dr1-fcjf0" / "sx37.wav", tone(0.3, 200.0))
-    assert settings_for(order("speech", data=str(tmp_path))).data.name == "timit"
+    assert settings_for(asked("speech", data=str(tmp_path))).data.name == "timit"
     for name in ("anna", "ben", "carl", "dora", "emil", "mike1", "zoe"):
         for number in range(2):
             write_sound(tmp_path / "other" / name / f"{number}.wav", tone(0.3, 200.0))
-    other = settings_for(order("speech", data=str(tmp_path / "other"))).data
+    other = settings_for(asked("speech", data=str(tmp_path / "other"))).data
     assert (other.name, other.group) == (None, "folder")
     with pytest.raises(InputError, match="does not say who speaks"):
-        settings_for(order("speech", data=str(tmp_path / "other" / "anna")))
+        settings_for(asked("speech", data=str(tmp_path / "other" / "anna")))
 
 
 def test_speech_wants_speakers_who_can_be_compared(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.random.default_rng(0).normal(size=(30, 6, 3)), speaker=np.arange(30) % 5)
     with pytest.raises(InputError, match=r"expected recordings in .*, which has no sound"):
-        settings_for(order("speech", data=str(tmp_path / "mine.npz")))
+        settings_for(asked("speech", data=str(tmp_path / "mine.npz")))
     for name in ("anna", "ben", "zoe"):
         for number in range(3):
             write_sound(tmp_path / "few" / name / f"{number}.wav", tone(0.3, 200.0))
     with pytest.raises(InputError, match=r"two test speakers at least.*has 1 in 3 test recordings"):
-        settings_for(order("speech", data=str(tmp_path / "few")))
+        settings_for(asked("speech", data=str(tmp_path / "few")))
 
 
 def test_a_runs_own_folder_is_left_alone(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_runs_own_folder_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_ablation_takes_terms_away() -> None:
-    settings = settings_for(order("ablation"))
+    settings = settings_for(asked("ablation"))
     terms = {name: settings.replaced({"loss": change}).loss for name, change in ABLATIONS.items()}
     assert [loss.eig * loss.stat > 0 for loss in terms.values()] == [True, True, False, False]
     assert [loss.eig * loss.dyn > 0 for loss in terms.values()] == [True, False, True, False]

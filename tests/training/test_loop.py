@@ -162,8 +162,8 @@ def test_a_polite_stop_waits_for_the_step_that_lags(tmp_path: Path) -> None:
     asked: list[int] = []
     taking, taken = training._take, []
 
-    def noting(ready: Batch) -> Iterable[StepOutput]:
-        taken.append(taking(ready))
+    def noting(batch: Batch) -> Iterable[StepOutput]:
+        taken.append(taking(batch))
         asked.extend([2] if len(taken) == 4 else [])
         return taken[-1]
 

@@ -41,14 +41,14 @@ MOVING = (
 
 # The paper repeats its sampling 300 times. What it does not repeat, swaps and whatever stands beside a run, is repeated
 # this often at most: each time goes over all test sequences, so the mean is known well by then.
-ENOUGH = 30
+MOST_REPEATS = 30
 
 
 @dataclass(frozen=True)
 class ProtocolConfig:
     """How thoroughly to measure."""
 
-    repeats: int = 3  # of sampling, where the paper has 300; of swaps ENOUGH at most
+    repeats: int = 3  # of sampling, where the paper has 300; of swaps MOST_REPEATS at most
     batch: int = 256  # the paper's
     seed: int = 0
     searched: int | None = None  # batches in which modes are searched for; None: all
@@ -57,12 +57,12 @@ class ProtocolConfig:
     @property
     def swaps(self) -> range:
         """The repetitions of swaps."""
-        return range(min(self.repeats, ENOUGH))
+        return range(self.beside.repeats)
 
     @property
     def beside(self) -> "ProtocolConfig":
         """For what stands beside a run."""
-        return replace(self, repeats=min(self.repeats, ENOUGH))
+        return replace(self, repeats=min(self.repeats, MOST_REPEATS))
 
     def random(self, *purpose: int) -> np.random.Generator:
         """A source of its own for each purpose, given as a few numbers."""

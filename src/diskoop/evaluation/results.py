@@ -55,7 +55,8 @@ def over_seeds(trainings: Sequence[Measured]) -> Measured:
     first, *others = trainings
     if not others:
         return first
-    seeds = [each.origin.seed if isinstance(each.origin, Origin) else "?" for each in trainings]
+    origins = [each.origin for each in trainings if isinstance(each.origin, Origin)]
+    seeds = [origin.seed for origin in origins]
     figures = {}
     for key in (key for key in first.figures if all(key in each.figures for each in others)):
         values = np.array([each.figures[key].mean for each in trainings])
@@ -65,10 +66,7 @@ def over_seeds(trainings: Sequence[Measured]) -> Measured:
         for seed, each in zip(seeds, trainings, strict=True)
         for note in each.notes
     )
-    origin = first.origin
-    if isinstance(origin, Origin):
-        origin = replace(origin, seed=f"{seeds[0]} to {seeds[-1]}")
-    return Measured(first.name, figures, origin, tuple(notes))
+    return Measured(first.name, figures, replace(origins[0], seed=f"{seeds[0]} to {seeds[-1]}"), tuple(notes))
 
 
 class Difference(NamedTuple):

@@ -452,10 +452,10 @@ def reproduce(
     folder = out or Path("reproduced") / f"{name}{'-quick' if quick else ''}"
     config = _eval_config(repeats, None, None, who, True, seed)
     changes = parse_overrides(overrides or [])
-    order = ReproduceConfig(
+    options = ReproduceConfig(
         name, quick, data, folder, preset, changes, seed, seeds, repeats, who, device, config.command
     )
-    results, files = make(order, config, Reporter())
+    results, files = make(options, config, Reporter())
     if not as_json:
         scoring.show(results)
     _written(files, results.as_json(), as_json)

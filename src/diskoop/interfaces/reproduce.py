@@ -19,7 +19,7 @@ from diskoop.interfaces.commands import draw_factors, open_run
 from diskoop.interfaces.scoring import EvalConfig, draw_matrix, measured, with_factors
 from diskoop.pictures import save_figure
 from diskoop.run import Run
-from diskoop.settings import DataSettings, Settings, merged, read_yaml
+from diskoop.settings import DataSettings, Settings, merged, on_data, read_yaml
 from diskoop.training import loop
 from diskoop.training.checkpoint import RunFolder, load_settings
 from diskoop.training.progress import Reporter
@@ -99,12 +99,14 @@ class ReproduceConfig:
     command: str
 
     def trainings(self, name: str) -> "dict[Path, ReproduceConfig]":
-        """A folder for every training of the model `name`, and the order for one with its seed."""
-        places = {seed: self.out / (name if seed == self.seed else f"{name}-{seed}") for seed in self._all_seeds}
-        return {place: replace(self, seed=seed, seeds=1) for seed, place in places.items()}
+        """A folder for every training of the model `name`, and what is asked of the one with its seed alone."""
+        return {
+            self.out / (name if seed == self.seed else f"{name}-{seed}"): replace(self, seed=seed, seeds=1)
+            for seed in self.all_seeds
+        }
 
     @property
-    def _all_seeds(self) -> range:
+    def all_seeds(self) -> range:
         return range(self.seed, self.seed + self.seeds)
 
     @property
@@ -114,22 +116,21 @@ class ReproduceConfig:
         return SETS[self.name]
 
 
-def settings_for(order: ReproduceConfig) -> Settings:
+def settings_for(options: ReproduceConfig) -> Settings:
     """The preset's settings on the data there are: the real set's where a folder was given, else the stand-in."""
-    experiment = order.experiment
-    if "seed" in order.overrides.get("train", {}):
-        raise InputError(f"train.seed = {order.overrides['train']['seed']}: of reproduce it is asked with --seed")
-    preset = read_yaml(order.preset or (experiment.quick if order.quick else experiment.paper))
-    if order.quick and order.preset is None:
+    experiment = options.experiment
+    if "seed" in options.overrides.get("train", {}):
+        raise InputError(f"train.seed = {options.overrides['train']['seed']}: of reproduce it is asked with --seed")
+    preset = read_yaml(options.preset or (experiment.quick if options.quick else experiment.paper))
+    if options.quick and options.preset is None:
         preset = merged(preset, dict(experiment.change))
-    options = {key: value for key, value in preset.get("data", {}).items() if key not in ("name", "path")}
     where: dict[str, Any] = {"name": experiment.stand_in}
-    if order.data is not None:
-        where = {"name": experiment.real, "path": order.data}
-        if order.name == "speech":
-            where = _recordings(order.data, order.who)
-    values = merged(preset | {"data": options | where}, {"train": {"seed": order.seed, "device": order.device}})
-    return Settings.of(merged(values, dict(order.overrides)))
+    if options.data is not None:
+        where = {"name": experiment.real, "path": options.data}
+        if options.name == "speech":
+            where = _recordings(options.data, options.who)
+    values = merged(on_data(preset, where), {"train": {"seed": options.seed, "device": options.device}})
+    return Settings.of(merged(values, dict(options.overrides)))
 
 
 def _recordings(path: str, who: str | None) -> dict[str, Any]:
@@ -150,33 +151,35 @@ def _recordings(path: str, who: str | None) -> dict[str, Any]:
     return where
 
 
-def plan_for(order: ReproduceConfig, config: EvalConfig) -> EvalConfig:
+def plan_for(options: ReproduceConfig, config: EvalConfig) -> EvalConfig:
     """As thorough as the paper, or quick."""
-    if order.quick:
-        plan = replace(config.plan, repeats=order.repeats or QUICK_REPEATS, searched=QUICK_SEARCHED)
-        return replace(config, plan=plan, limit=order.experiment.few)
-    return replace(config, plan=replace(config.plan, repeats=order.repeats or REPEATS))
+    if options.quick:
+        plan = replace(config.plan, repeats=options.repeats or QUICK_REPEATS, searched=QUICK_SEARCHED)
+        return replace(config, plan=plan, limit=options.experiment.few)
+    return replace(config, plan=replace(config.plan, repeats=options.repeats or REPEATS))
 
 
-def reproduce(order: ReproduceConfig, config: EvalConfig, reporter: Reporter) -> tuple[Results, list[Path]]:
+def reproduce(options: ReproduceConfig, config: EvalConfig, reporter: Reporter) -> tuple[Results, list[Path]]:
     """Train, or go on; measure, or go on; write table.md, table.json and pictures to the folder."""
-    experiment = order.experiment
-    if order.who is not None and order.name != "speech":
-        raise InputError(f"--who says who speaks, got it for {order.name}")
-    if RunFolder(order.out).settings.exists():
-        raise InputError(f"{str(order.out)!r} is a run's own folder; choose another with --out")
-    for mine in order.trainings("run").values():  # what is wrong with one of them is said before any is trained
+    experiment = options.experiment
+    if options.who is not None and options.name != "speech":
+        raise InputError(f"--who says who speaks, got it for {options.name}")
+    if RunFolder(options.out).settings.exists():
+        raise InputError(f"{str(options.out)!r} is a run's own folder; choose another with --out")
+    for mine in options.trainings("run").values():  # what is wrong with one of them is said before any is trained
         settings_for(mine)
     stand_in = f"{experiment.stand_in}, which are made here and stand in for the real set"
-    which = stand_in if order.data is None else f"the files in {order.data}"
+    which = stand_in if options.data is None else f"the files in {options.data}"
     reporter.say(f"{experiment.title}: {which}")
-    config = replace(plan_for(order, config), judged=order.name != "speech")  # the paper judges no speech
+    config = replace(plan_for(options, config), judged=options.name != "speech")  # the paper judges no speech
     note = f"Data: {which}."
-    if order.name == "ablation":
-        return _ablation(order, config, note, reporter)
+    if options.name == "ablation":
+        return _ablation(options, config, note, reporter)
     runs = []
-    for path, mine in order.trainings("run").items():  # all of them first: training is what is most likely interrupted
-        runs.append(with_factors(trained(settings_for(mine), path, order.command, reporter), reporter))
+    for path, mine in options.trainings(
+        "run"
+    ).items():  # all of them first: training is what is most likely interrupted
+        runs.append(with_factors(trained(settings_for(mine), path, options.command, reporter), reporter))
     models, context = measured(runs[0], config, reporter)
     # What stands beside depends on the data, not on the training, and is measured once.
     others = [measured(run, replace(config, beside=False), reporter)[0][0] for run in runs[1:]]
@@ -185,30 +188,32 @@ def reproduce(order: ReproduceConfig, config: EvalConfig, reporter: Reporter) ->
         f"The paper's tables: {experiment.title}",
         [*experiment.published, own, *models[1:], chance(context)],
         tables(context.shown, context.moving),
-        [note, *_over(order), *context.notes],
+        [note, *_over(options), *context.notes],
     )
-    files = [*results.write(order.out / "table"), *_pictures(runs[0], own, context, order.out)]
+    files = [*results.write(options.out / "table"), *_pictures(runs[0], own, context, options.out)]
     return results, files
 
 
-def _over(order: ReproduceConfig) -> list[str]:
+def _over(options: ReproduceConfig) -> list[str]:
     """What one should know of figures from several trainings."""
-    if order.seeds == 1:
+    if options.seeds == 1:
         return []
     return [
-        f"Figures of our models are means over {order.seeds} trainings with seeds {order.seed} to "
-        f"{order.seed + order.seeds - 1}, ± the standard deviation between trainings. Pictures are of the first."
+        f"Figures of our models are means over {options.seeds} trainings with seeds {options.all_seeds[0]} to "
+        f"{options.all_seeds[-1]}, ± the standard deviation between trainings. Pictures are of the first."
     ]
 
 
-def _ablation(order: ReproduceConfig, config: EvalConfig, note: str, reporter: Reporter) -> tuple[Results, list[Path]]:
+def _ablation(
+    options: ReproduceConfig, config: EvalConfig, note: str, reporter: Reporter
+) -> tuple[Results, list[Path]]:
     """Four models that differ in the spectral loss only."""
     runs: dict[str, list[Run]] = {}
     for name, change in ABLATIONS.items():
-        for path, mine in order.trainings(name.replace(" ", "-")).items():
+        for path, mine in options.trainings(name.replace(" ", "-")).items():
             reporter.say(f"{name}, seed {mine.seed}:")
             changed = settings_for(mine).replaced({"loss": change})
-            runs.setdefault(name, []).append(trained(changed, path, order.command, reporter))
+            runs.setdefault(name, []).append(trained(changed, path, options.command, reporter))
     trainings: dict[str, list[Measured]] = {}
     context: EvalContext | None = None
     for name, some in runs.items():
@@ -220,19 +225,19 @@ def _ablation(order: ReproduceConfig, config: EvalConfig, note: str, reporter: R
         "The paper's ablation",
         [*map(over_seeds, trainings.values()), chance(context)],
         tables(context.shown, context.moving),
-        [note, *_over(order), *differences(trainings), *context.notes],
+        [note, *_over(options), *differences(trainings), *context.notes],
     )
     shown = {name: some[0] for name, some in runs.items()}
     pictures = {"swaps": ablation(shown, context.clips, *_unlike(context)), "spectra": spectra(shown)}
-    drawn = [save_figure(figure, order.out / f"{name}.png") for name, figure in pictures.items()]
-    return results, [*results.write(order.out / "table"), *drawn]
+    drawn = [save_figure(figure, options.out / f"{name}.png") for name, figure in pictures.items()]
+    return results, [*results.write(options.out / "table"), *drawn]
 
 
 def differences(trainings: Mapping[str, Sequence[Measured]]) -> list[str]:
     """What leaving a loss out changes, in a sentence for each model after the first; nothing of single trainings.
 
     Args:
-        trainings: a model's name -> what was measured of each of its trainings, seeds in the same order for all.
+        trainings: a model's name -> what was measured of each of its trainings, seeds in the same options for all.
     """
     (name, full), *others = trainings.items()
     if len(full) < 2:

@@ -204,13 +204,13 @@ class Training:
             self._note(self.step.flush(), bar)
             state.seconds = time.perf_counter() - began
 
-        for ready in self.feed(order[at : at + options.batch] for at in begins):
+        for batch in self.feed(order[at : at + options.batch] for at in begins):
             if asked:
                 pause()
                 self.save()
                 raise self._interrupted()
-            state.waited += ready.waited
-            self._note(self._take(ready), bar)
+            state.waited += batch.waited
+            self._note(self._take(batch), bar)
             if state.step % options.save_every == 0 and state.step % self.per_epoch and self.save_is_due:
                 pause()
                 self.save()
@@ -233,10 +233,10 @@ class Training:
         at = f"saved at step {self.state.step} of {self.total}"
         return Stopped(f"{at}; {self.again} goes on from there")
 
-    def _take(self, ready: Batch) -> Iterable[StepOutput]:
+    def _take(self, batch: Batch) -> Iterable[StepOutput]:
         rate = learning_rate(self.settings.train, self.state.step, self.total)
         try:
-            ended = self.step.take(ready.x, ready.mask, rate, self._generator(self.state.step))
+            ended = self.step.take(batch.x, batch.mask, rate, self._generator(self.state.step))
         # The data was sound when the run began, so it is the weights that are not.
         except (InputError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             raise self._diverged(self.state.step + 1, str(error)) from None
