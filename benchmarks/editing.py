@@ -19,8 +19,8 @@ from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics.operator import Operator
 from diskoop.run import Run
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder
 
 RATIO, WAIT = 1.2, 0.1  # what we hold ourselves to: a swap beside its networks, and seconds for two sequences
 CLIP = (8, 3)  # frames and channels

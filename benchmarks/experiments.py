@@ -33,22 +33,24 @@ import yaml
 
 from diskoop.analysis.forecasting import fit_dmd, forecast_errors
 from diskoop.data import open_data
-from diskoop.data.sequences import SPLITS, Sequences, Split
-from diskoop.evaluation.judges import Judge, judge_for
-from diskoop.evaluation.protocols import ProtocolConfig, one_at_a_time
-from diskoop.interfaces.reproduce import trained
+from diskoop.data.sequences import SPLITS, Sequences, SplitName
+from diskoop.evaluation.classifiers import Classifier, load_or_train_classifier
+from diskoop.evaluation.registry import EvalConfig, EvalContext
+from diskoop.evaluation.results import Key, to_records
+from diskoop.evaluation.swaps import measure_swaps
 from diskoop.run import Run, load
+from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.settings import Settings, merged, parse_overrides
 from diskoop.storage import write_text
-from diskoop.training.checkpoint import RunFolder, read_metrics
 from diskoop.training.progress import Reporter
+from diskoop.workflows.training import train_or_resume
 
 Row = dict[str, Any]
 SHOWN = {
-    "score": "multifactor/score",
-    "kept": "kept/score",
-    "single": "multifactor-single/score",
-    "kept single": "kept-single/score",
+    "score": Key("multifactor", "score"),
+    "kept": Key("multifactor", "kept"),
+    "single": Key("multifactor", "single_score"),
+    "kept single": Key("multifactor", "single_kept"),
 }
 
 
@@ -61,31 +63,30 @@ def folder_of(out: Path, name: str, seed: int) -> Path:
     return out / f"{re.sub(r'[ ,]+', '-', name)}-{seed}"
 
 
-def settings_of(plan: dict[str, Any], name: str, seed: int, device: str) -> Settings:
-    changes = merged(plan.get("settings") or {}, plan["runs"][name] or {})
-    base = Settings.load(plan["base"]) if "base" in plan else Settings()
+def settings_of(protocol: dict[str, Any], name: str, seed: int, device: str) -> Settings:
+    changes = merged(protocol.get("settings") or {}, protocol["runs"][name] or {})
+    base = Settings.load(protocol["base"]) if "base" in protocol else Settings()
     return base.replaced(merged(changes, {"train": {"seed": seed, "device": device}}))
 
 
 def read_plan(file: Path, overrides: list[str]) -> dict[str, Any]:
-    """The plan in a YAML file, with settings such as data.path=sheets/ for all its runs laid over it."""
-    plan: dict[str, Any] = {"split": "test"} | yaml.safe_load(file.read_text(encoding="utf-8"))
-    return plan | {"settings": merged(plan.get("settings") or {}, parse_overrides(overrides))}
+    """The protocol in a YAML file, with settings such as data.path=sheets/ for all its runs laid over it."""
+    protocol: dict[str, Any] = {"split": "test"} | yaml.safe_load(file.read_text(encoding="utf-8"))
+    return protocol | {"settings": merged(protocol.get("settings") or {}, parse_overrides(overrides))}
 
 
-def scored(path: Path, device: str, split: Split) -> Row:
+def scored(path: Path, device: str, split: SplitName) -> Row:
     """What became of the run in `path`: its cost, its losses, its factors and their scores."""
     run = load(path, device, factors=False)
     history = run.summary()["last_epoch"]
     rows = read_metrics(RunFolder(path))
     everything = open_data(run.settings.data)
-    judge = judge_for(everything, run.settings.data, device)
+    classifier = load_or_train_classifier(everything, run.settings.data, device)
     began = time.perf_counter()
-    run = run.keep(run.find_factors())
+    run = run.save_factors(run.find_factors())
     found = time.perf_counter() - began
-    figures, notes = one_at_a_time(
-        run, everything.part("train"), everything.part(split), judge, ProtocolConfig(repeats=1)
-    )
+    context = EvalContext(everything.split("train"), everything.split(split), classifier, EvalConfig(repeats=1))
+    values, notes = measure_swaps(run, context)
     return {
         "steps": history["step"],
         "training seconds": sum(row["seconds"] for row in rows),
@@ -93,21 +94,21 @@ def scored(path: Path, device: str, split: Split) -> Row:
         "parameters": sum(weight.numel() for weight in run.model.parameters()),
         "loss": history["train.total"],
         "rec": history["train.rec"],
-        **{name: figures[key].mean for name, key in SHOWN.items() if key in figures},
-        "factors": [each.row() for each in run.require_found().factors],
-        "count": len(run.require_found().without_remainder),
+        **{name: values[key].mean for name, key in SHOWN.items() if key in values},
+        "factors": [each.row() for each in run.require_factors().factors],
+        "count": len(run.require_factors().without_remainder),
         "fading": fading(run),
-        "beyond": ahead(run, everything, judge),
-        "figures": {name: summary.mean for name, summary in figures.items()},
+        "beyond": ahead(run, everything, classifier),
+        "values": to_records(values),
         "notes": notes,
     }
 
 
-def ahead(run: Run, everything: Sequences, judge: Judge) -> Row:
+def ahead(run: Run, everything: Sequences, classifier: Classifier) -> Row:
     """How well the run forecasts: walks past their end, the second half of signals; of other video nothing is asked."""
     if not everything.is_video:
         return second_half(run, everything)
-    return beyond(run, judge) if "walk" in " ".join(everything.values.get("action", ())) else {}
+    return beyond(run, classifier) if "walk" in " ".join(everything.values.get("action", ())) else {}
 
 
 def second_half(run: Run, everything: Sequences) -> Row:
@@ -116,9 +117,9 @@ def second_half(run: Run, everything: Sequences) -> Row:
     Beside them those of reconstructing the same frames, and of reconstructing the first frame, which a decoder that
     has to find out first what a signal is about draws near zero. A deviation is the signals' own.
     """
-    clips, features = everything.part("val"), int(np.prod(everything.shape[2:]))
+    clips, features = everything.split("val"), int(np.prod(everything.shape[2:]))
     given = clips.shape[1] // 2
-    dmd = fit_dmd(everything.part("train"), min(run.settings.model.k, features), torch.Generator().manual_seed(0))
+    dmd = fit_dmd(everything.split("train"), min(run.settings.model.k, features), torch.Generator().manual_seed(0))
     errors = forecast_errors(run, clips, clips.shape[1] - given, given, dmd)
     curves = {"forecast": errors.ours, "holding": errors.last_frame, "DMD": errors.dmd, "seen": errors.reconstruction}
     off = run.decompose(clips).decode()[:, 0] - clips.x[:, 0]
@@ -128,21 +129,21 @@ def second_half(run: Run, everything: Sequences) -> Row:
     }
 
 
-def beyond(run: Run, judge: Judge) -> Row:
+def beyond(run: Run, classifier: Classifier) -> Row:
     """How walking clips of the validation split go on for as many frames as they have: a walk begins again.
 
     Mean squared errors of forecasts, of holding the last frame and of DMD, and the share in which the action is seen.
     """
     everything = open_data(run.settings.data)
-    clips = everything.part("val")
+    clips = everything.split("val")
     walks = [code for code, word in enumerate(clips.values["action"]) if word.startswith("walk")]
     clips = clips.select(np.flatnonzero(np.isin(clips.labels["action"], walks))[:256])
     truth, frames = clips.x / 255, clips.shape[1]
     future = run.decompose(clips).forecast(frames).decode()[:, frames:]
-    dmd = fit_dmd(everything.part("train"), run.settings.model.k, torch.Generator().manual_seed(0))
+    dmd = fit_dmd(everything.split("train"), run.settings.model.k, torch.Generator().manual_seed(0))
     guesses = {"forecast": future, "holding": clips.x[:, -1:], "DMD": dmd.forecast(clips.x, frames)}
     errors = {name: float(np.square(guess / 255 - truth).mean()) for name, guess in guesses.items()}
-    seen = judge.predict(torch.from_numpy(future), np.full(len(clips), frames))
+    seen = classifier.predict(torch.from_numpy(future), np.full(len(clips), frames))
     return errors | {label: float((seen[label] == clips.labels[label]).mean()) for label in seen}
 
 
@@ -153,10 +154,10 @@ def fading(run: Run) -> list[float]:
     return [round(float(share), 4) for share in parts.dynamic.square().sum(-1).mean(0) / whole]
 
 
-def one(plan: dict[str, Any], name: str, seed: int, out: Path, device: str) -> None:
+def one(protocol: dict[str, Any], name: str, seed: int, out: Path, device: str) -> None:
     """Train and score one run; its row is written beside its folder."""
-    path, split = folder_of(out, name, seed), plan["split"]
-    trained(settings_of(plan, name, seed, device), path, "the same command", Reporter())
+    path, split = folder_of(out, name, seed), protocol["split"]
+    train_or_resume(settings_of(protocol, name, seed, device), path, "the same command", Reporter())
     row = {"run": name, "seed": seed, "split": split} | scored(path, device, split)
     write_text(beside(path, f"{split}.json"), json.dumps(row))
 
@@ -192,36 +193,36 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as data.path=sheets/")
     parser.add_argument("--device", default="auto", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--split", choices=SPLITS, help="score on this one, whatever the plan says")
+    parser.add_argument("--split", choices=SPLITS, help="score on this one, whatever the protocol says")
     parser.add_argument("--one", nargs=2, metavar=("RUN", "SEED"), help="this run only, in this process")
     choice = parser.parse_args()
-    plan = read_plan(choice.file, choice.overrides)
-    plan["split"] = choice.split or plan["split"]
+    protocol = read_plan(choice.file, choice.overrides)
+    protocol["split"] = choice.split or protocol["split"]
     choice.folder.mkdir(parents=True, exist_ok=True)
     if choice.device == "auto":
         choice.device = "cuda" if torch.cuda.is_available() else "cpu"
     if choice.one:
-        one(plan, choice.one[0], int(choice.one[1]), choice.folder, choice.device)
+        one(protocol, choice.one[0], int(choice.one[1]), choice.folder, choice.device)
         return
     # Each in a process of its own, after what all need has been made once.
-    first = settings_of(plan, next(iter(plan["runs"])), 0, choice.device)
-    judge_for(open_data(first.data), first.data, choice.device)
+    first = settings_of(protocol, next(iter(protocol["runs"])), 0, choice.device)
+    load_or_train_classifier(open_data(first.data), first.data, choice.device)
 
     def worked(pair: tuple[int, str]) -> Row | None:
         seed, name = pair
         path = folder_of(choice.folder, name, seed)
         command = [sys.executable, __file__, str(choice.file), str(choice.folder), *choice.overrides]
-        command += ["--device", choice.device, "--split", plan["split"]]
+        command += ["--device", choice.device, "--split", protocol["split"]]
         with beside(path, "log").open("ab") as log:
             ended = subprocess.run([*command, "--one", name, str(seed)], stdout=log, stderr=log, check=False)
         if ended.returncode:
             print(f"{name}, seed {seed}: failed, see {beside(path, 'log')}", flush=True)
             return None
-        row: Row = json.loads(beside(path, f"{plan['split']}.json").read_text())
+        row: Row = json.loads(beside(path, f"{protocol['split']}.json").read_text())
         print(line(row), flush=True)
         return row
 
-    pairs = [(seed, name) for seed in plan.get("seeds") or [0] for name in plan["runs"]]
+    pairs = [(seed, name) for seed in protocol.get("seeds") or [0] for name in protocol["runs"]]
     with ThreadPoolExecutor(choice.jobs) as pool:
         rows = [row for row in pool.map(worked, pairs) if row is not None]
     print(table(rows))

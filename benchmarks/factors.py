@@ -20,7 +20,9 @@ import torch
 
 from diskoop import Run, Sequences, load
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.discovery import DiscoveryResult, LabelFree, explained_by
+from diskoop.analysis.discovery.guided import explained_variance
+from diskoop.analysis.discovery.label_free import LabelFree
+from diskoop.analysis.discovery.results import DiscoveryResult
 
 MOST = 4096
 
@@ -117,7 +119,7 @@ def described(parts: Decomposition, found: DiscoveryResult) -> list[dict[str, An
         codes = each.factor.part(parts.code(["static", "dynamic"]))
         u, s, _ = torch.linalg.svd(codes - codes.mean(0), full_matrices=False)
         kept = (u * s)[:, : each.dimensions].cpu().numpy()
-        shares = {label: explained_by(kept, values) for label, values in parts.clips.labels.items()}
+        shares = {label: explained_variance(kept, values) for label, values in parts.clips.labels.items()}
         rows.append(
             {
                 "name": each.name,

@@ -1,8 +1,8 @@
-"""Does reading data ever hold up training, and does memory grow with the set? `python benchmarks/loader.py`
+"""Time spent waiting for data and memory used while training: `python benchmarks/loader.py`
 
-Trains for some steps on built-in video and sound and on a large `.npy` (a sparse file with blocks of real frames
-scattered through it) and prints, for each, the time of a step, the share of it spent waiting for data, and how much
-anonymous memory training took beyond what the process held when the model was ready.
+Trains for some steps on built-in video and audio and on a large `.npy` (a sparse file with blocks of real frames
+scattered through it). Prints for each the time of a step, the fraction of it spent waiting for data, and the anonymous
+memory that training needed beyond that of the process with its model.
 """
 
 import argparse
@@ -18,69 +18,69 @@ from typing import NamedTuple
 import numpy as np
 
 from diskoop.data import load_data
+from diskoop.data.batches import prefetch
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training.batches import read_ahead
-from diskoop.training.checkpoint import RunFolder
-from diskoop.training.loop import Training
+from diskoop.training.loop import Trainer
 from diskoop.training.progress import Reporter
 
 
 class Cost(NamedTuple):
-    """What training on a set took."""
+    """Time and memory of training on a data set."""
 
     sequences: int
-    gigabytes: float  # of the set
-    step: float  # seconds, the median
-    waiting: float  # share of all time that was spent waiting for data
-    anonymous: float  # MiB of anonymous memory at most, beyond what there was before the first step
-    touched: float  # share of batches with something other than zeros in them
+    gigabytes: float  # of the data set
+    step: float  # median seconds
+    waiting: float  # fraction of all time spent waiting for data
+    anonymous: float  # peak MiB of anonymous memory, beyond that before the first step
+    touched: float  # fraction of batches that are not all zeros
 
 
-def train_some(settings: Settings, steps: int) -> Cost:
-    """Random batches from all over the set, as training draws them."""
+def measure_training(settings: Settings, steps: int) -> Cost:
+    """Train on random batches, as `diskoop train` draws them."""
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(settings, RunFolder(Path(folder)), Reporter())
-    data, batch = training.train_set, settings.train.batch
+        trainer = Trainer(settings, RunFolder(Path(folder)), Reporter())
+    data, size = trainer.train_set, settings.train.batch_size
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(data))
-    batches = [order[at : at + batch] for at in range(0, len(order) - batch + 1, batch)]
+    batches = [order[at : at + size] for at in range(0, len(order) - size + 1, size)]
     batches = [batches[step % len(batches)] for step in range(steps)]
-    weight = next(training.model.parameters())
-    for ready in read_ahead(data, batches[:1], weight.dtype):
-        training._take(ready)  # the first one sets things up
+    weight = next(trainer.model.parameters())
+    for batch in prefetch(data, batches[:1], weight.dtype):
+        trainer._train_step(batch)  # warm-up
     gc.collect()
-    before, most, waited, times, touched = anonymous(), 0.0, 0.0, [], 0
-    began = last = time.perf_counter()
-    for ready in read_ahead(data, batches, weight.dtype):
-        waited += ready.waited
-        training._take(ready)
-        touched += bool(ready.x.any())
-        most = max(most, anonymous() - before)
+    before, peak, waited, times, touched = anonymous_memory(), 0.0, 0.0, [], 0
+    start = last = time.perf_counter()
+    for batch in prefetch(data, batches, weight.dtype):
+        waited += batch.waited
+        trainer._train_step(batch)
+        touched += bool(batch.x.any())
+        peak = max(peak, anonymous_memory() - before)
         now = time.perf_counter()
         times.append(now - last)
         last = now
     return Cost(
-        len(data), data.frames.nbytes / 1e9, float(np.median(times)), waited / (last - began), most, touched / steps
+        len(data), data.frames.nbytes / 1e9, float(np.median(times)), waited / (last - start), peak, touched / steps
     )
 
 
-def anonymous() -> float:
-    """MiB that belong to this process alone: mapped files do not count, the system takes them back when it likes."""
+def anonymous_memory() -> float:
+    """MiB of this process without mapped files, whose pages the system may drop."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 
 
-def scattered(path: Path, gigabytes: float, blocks: int = 200) -> Path:
-    """A sparse array of 64-pixel video, black but for blocks of puppets here and there."""
+def write_sparse_video(path: Path, gigabytes: float, blocks: int = 200) -> Path:
+    """A sparse array of 64-pixel video, black but for some blocks of puppets."""
     clips = load_data("puppets", "train", size=32)
     count = int(gigabytes * 1e9 / (8 * 3 * 64 * 64))
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(count, 8, 3, 64, 64))
     random = np.random.Generator(np.random.PCG64(0))
     for begin in random.integers(0, count - 16, blocks):
-        some = clips.take(random.integers(0, len(clips), 16))
-        out[begin : begin + 16] = some.repeat(2, -1).repeat(2, -2)
+        block = clips.read(random.integers(0, len(clips), 16))
+        out[begin : begin + 16] = block.repeat(2, -1).repeat(2, -2)
     out.flush()
     del out
-    with path.open("rb") as stream:  # so that reading starts from the disk
+    with path.open("rb") as stream:  # drop it from the page cache
         os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return path
 
@@ -94,7 +94,7 @@ def cases(folder: Path, gigabytes: float, steps: int) -> Iterator[tuple[str, Set
     yield "puppets, 64 pixels, the paper's settings", paper, min(steps, 10)
     speech = Settings.load("paper-timit").replaced({"data": {"name": "voices"}})
     yield "voices, the paper's settings", speech, min(steps, 20)
-    path = scattered(folder / "large.npy", gigabytes)
+    path = write_sparse_video(folder / "large.npy", gigabytes)
     yield f"{gigabytes:g} GB .npy, a tiny network", Settings.of({"data": {"path": str(path)}, **SMALL_NETWORK}), steps
 
 
@@ -104,20 +104,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=500, help="training steps on the large file; fewer elsewhere")
     parser.add_argument("--large", action="store_true", help="only the large file")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    choice = parser.parse_args()
+    options = parser.parse_args()
     costs = {}
     print(f"{'set':42} {'GB':>6} {'steps':>5} {'step':>9} {'waiting':>8} {'anonymous':>10} {'touched':>8}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, settings, steps in cases(Path(folder), choice.gigabytes, choice.steps):
-            if choice.large and settings.data.path is None:
+        for name, settings, steps in cases(Path(folder), options.gigabytes, options.steps):
+            if options.large and settings.data.path is None:
                 continue
-            costs[name] = cost = train_some(settings, steps)
+            costs[name] = cost = measure_training(settings, steps)
             print(
                 f"{name:42} {cost.gigabytes:6.2f} {steps:5} {1000 * cost.step:6.0f} ms {cost.waiting:8.2%} "
                 f"{cost.anonymous:6.0f} MiB {cost.touched:8.0%}",
                 flush=True,
             )
-    if choice.json:
+    if options.json:
         print(json.dumps({name: cost._asdict() for name, cost in costs.items()}))
 
 

@@ -1,8 +1,8 @@
 """How long does the paper's two-factor protocol take? `python benchmarks/protocol.py`
 
 Sequences of random pixels are taken apart in batches, each with an operator of its own. Then one half of every sequence
-is sampled, decoded and judged, again and again, and the same is done with the other half. Networks and judge have the
-sizes of the paper's Sprites; their weights are random, which speed does not depend on.
+is sampled, decoded and classified, again and again, and the same is done with the other half. Networks and classifier
+have the sizes of the paper's Sprites; their weights are random, which speed does not depend on.
 """
 
 import argparse
@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from diskoop.bench.pieces import CLASSES, onlooker
+from diskoop.bench.inference import NUM_CLASSES, untrained_classifier
 from diskoop.data.sequences import PIXELS, Sequences
-from diskoop.evaluation.baselines import untrained
-from diskoop.evaluation.protocols import WAYS, ProtocolConfig, sampled_halves
+from diskoop.evaluation.baselines import untrained_network
+from diskoop.evaluation.registry import EvalConfig, EvalContext
+from diskoop.evaluation.sampling import SAMPLING_MODES, sample_parts
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics.operator import Operator
 from diskoop.run import Run
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder
 
 FRAMES, CHANNELS = 8, 3
 SETTLING = 64  # sequences that batch norm sees before the clock starts
@@ -37,12 +38,12 @@ def ignorant(device: str, clips: Sequences) -> Run:
     operator = Operator(torch.eye(k).double(), torch.tensor(k), torch.ones(()), 1, 1, "nothing")
     model = build_model(settings.model, clips.shape[2:]).to(device)
     run = Run(settings, model, operator, PIXELS, RunFolder(Path("nowhere")))
-    return untrained(run, clips.select(slice(SETTLING)))
+    return untrained_network(run, clips.select(slice(SETTLING)))
 
 
 def some_video(count: int, size: int) -> Sequences:
     random = np.random.Generator(np.random.PCG64(0))
-    labels = {label: random.integers(values, size=count) for label, values in CLASSES.items()}
+    labels = {label: random.integers(values, size=count) for label, values in NUM_CLASSES.items()}
     return Sequences.of(random.integers(0, 256, (count, FRAMES, CHANNELS, size, size), dtype=np.uint8), labels)
 
 
@@ -59,14 +60,15 @@ class Clock:
 
 
 def measure(repeats: int, sequences: int, device: str, size: int) -> dict[str, Any]:
-    judge, clips = onlooker((CHANNELS, size, size), torch.device(device)), some_video(sequences, size)
+    classifier, clips = untrained_classifier((CHANNELS, size, size), torch.device(device)), some_video(sequences, size)
     run = ignorant(device, clips)
     halves = {"static": "static", "dynamic": "dynamic"}
 
     def protocol(times: int) -> tuple[Clock, float]:
         clock, began = Clock(), time.perf_counter()
-        plan = ProtocolConfig(repeats=times, progress=clock.watch)
-        sampled_halves("two/paper", run, clips, WAYS["paper"], halves, judge, "action", plan)
+        config = EvalConfig(repeats=times, progress=clock.watch)
+        context = EvalContext(clips, clips, classifier, config, motion_label="action")
+        sample_parts(run, context, "paper", SAMPLING_MODES["paper"], halves)
         return clock, time.perf_counter() - began
 
     protocol(1)  # to warm up

@@ -15,12 +15,14 @@ import numpy as np
 import torch
 
 from diskoop.data import open_data
-from diskoop.evaluation.judges import judge_for
-from diskoop.evaluation.protocols import ProtocolConfig, one_at_a_time
+from diskoop.evaluation.classifiers import load_or_train_classifier
+from diskoop.evaluation.registry import EvalConfig, EvalContext
+from diskoop.evaluation.results import Key
+from diskoop.evaluation.swaps import measure_swaps
 from diskoop.run import load
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder
-from diskoop.training.loop import Training
+from diskoop.training.loop import Trainer
 from diskoop.training.precision import computes_in_bf16
 from diskoop.training.progress import Reporter
 from diskoop.training.step import PlainStep
@@ -31,7 +33,7 @@ Row = dict[str, float]
 def trained(settings: Settings, plain: bool, path: Path) -> Row:
     """A run in the folder `path`: the mean loss of each epoch, and the last one of validation."""
     folder = RunFolder(path)
-    training = Training(settings, folder, Reporter())
+    training = Trainer(settings, folder, Reporter())
     if plain:
         training.step = PlainStep(training.objective, training.optimizer, training.train_set)
     path.mkdir()
@@ -47,10 +49,10 @@ def score(path: Path, device: str) -> float:
     """How well each factor of the run in `path` changes one label and no other."""
     run = load(path, device)
     everything = open_data(run.settings.data)
-    judge = judge_for(everything, run.settings.data, device)
-    run = run.keep(run.find_factors())
-    figures, _ = one_at_a_time(run, everything.part("train"), everything.part("test"), judge, ProtocolConfig(repeats=1))
-    return figures["multifactor/score"].mean
+    classifier = load_or_train_classifier(everything, run.settings.data, device)
+    run = run.save_factors(run.find_factors())
+    context = EvalContext(everything.split("train"), everything.split("test"), classifier, EvalConfig(repeats=1))
+    return measure_swaps(run, context).values[Key("multifactor", "score")].mean
 
 
 def ways(device: str) -> dict[str, tuple[str, bool]]:

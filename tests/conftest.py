@@ -1,8 +1,12 @@
-"""What all tests share: small threads, a cache of their own, known operators."""
+"""What all tests share: a cache of their own, small trained runs, known operators."""
 
 import os
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded; see interfaces/cli.py
+# Before torch is loaded: threads that wait sleep soon, see cli/app.py; the processes of one test run share the cores.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault(
+    "OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+)
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +15,53 @@ import pytest
 import torch
 from torch import Tensor
 
+from diskoop.run import load
+from diskoop.settings import Settings
+from diskoop.training import loop
+from tests.helpers.media import tone, write_sound
+from tests.helpers.training import SERIES, Quiet
+
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Nothing is read from or left in the user's cache; child processes inherit it."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Nothing is read from or left in the user's cache; child processes inherit it, and workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if WORKERS == 1 else base.parent) / "cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DISKOOP_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def series_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run on oscillators with factors. Whoever writes to it copies it first."""
+    path = tmp_path_factory.mktemp("runs") / "series"
+    loop.train(Settings.of(SERIES), path, reporter=Quiet())
+    load(path).save_factors(load(path).find_factors())
+    return path
+
+
+@pytest.fixture(scope="session")
+def video_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four steps on puppets, without factors. Whoever writes to it copies it first."""
+    path = tmp_path_factory.mktemp("runs") / "video"
+    brief = Settings.load("demo").replaced({"data": {"limit": 128}, "train": {"epochs": 1}})
+    loop.train(brief, path, reporter=Quiet())
+    return path
+
+
+@pytest.fixture(scope="session")
+def sound_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An epoch on ten tones of unequal length, without factors. Whoever writes to it copies it first."""
+    folder = tmp_path_factory.mktemp("sound")
+    for number in range(10):
+        write_sound(folder / "in" / f"{number}.wav", tone(0.4 + 0.02 * number, 200.0 + 40 * number))
+    brief = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1, "batch_size": 4}}
+    loop.train(Settings.of({"data": {"path": str(folder / "in")}, **brief}), folder / "run", reporter=Quiet())
+    return folder / "run"
 
 
 @pytest.fixture

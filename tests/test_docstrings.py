@@ -11,7 +11,11 @@ import torch
 import diskoop
 
 MODULES = [name for _, name, _ in pkgutil.walk_packages(diskoop.__path__, "diskoop.") if not name.endswith("__main__")]
-KERNELS = ("diskoop.models.fused", "diskoop.models.small_channel_conv", "diskoop.numerics.elimination")  # need Triton
+KERNELS = (
+    "diskoop.kernels.batch_norm",
+    "diskoop.kernels.small_channel_conv",
+    "diskoop.kernels.ridge_solver",
+)  # need Triton
 
 
 def examples(name: str) -> list[doctest.DocTest]:

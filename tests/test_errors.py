@@ -9,4 +9,4 @@ def test_near_names_are_suggested_and_far_ones_listed() -> None:
 
 
 def test_the_right_key_in_the_wrong_section_comes_first() -> None:
-    assert suggest("model.static", ["model.scope", "spectrum.static"]) == "did you mean 'spectrum.static'?"
+    assert suggest("model.static", ["model.operator_scope", "spectrum.static"]) == "did you mean 'spectrum.static'?"

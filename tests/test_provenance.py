@@ -17,7 +17,7 @@ from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.settings import Settings, presets
 
 ROOT = Path(__file__).parents[1]
-ORIGINAL_STAMP = provenance.STAMP
+ORIGINAL_COMMIT_FILE = provenance.COMMIT_FILE
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "all")
-    monkeypatch.setattr(provenance, "HERE", package)
-    monkeypatch.setattr(provenance, "STAMP", package / "commit.txt")
+    monkeypatch.setattr(provenance, "PACKAGE", package)
+    monkeypatch.setattr(provenance, "COMMIT_FILE", package / "commit.txt")
     return tmp_path
 
 
@@ -60,7 +60,7 @@ def head(folder: Path) -> str:
 
 def test_this_checkout_knows_its_commit() -> None:
     package = Path(provenance.__file__).parent
-    if provenance.STAMP.exists() or not (ROOT / ".git").exists() or ROOT not in package.parents:
+    if provenance.COMMIT_FILE.exists() or not (ROOT / ".git").exists() or ROOT not in package.parents:
         pytest.skip("the package that is tested lies in no checkout")
     changed = "+" if git(ROOT, "status", "--porcelain", "--", str(package)) else ""
     assert commit() == git(ROOT, "rev-parse", "--short=12", "HEAD") + changed
@@ -85,7 +85,7 @@ def test_a_plus_where_the_package_has_a_file_that_nobody_committed(checkout: Pat
 
 
 def test_the_stamp_wins(checkout: Path) -> None:
-    provenance.STAMP.write_text("0123456789ab+\n")
+    provenance.COMMIT_FILE.write_text("0123456789ab+\n")
     assert commit() == "0123456789ab+"
 
 
@@ -96,8 +96,8 @@ def test_git_is_asked_once(checkout: Path) -> None:
 
 
 def test_outside_git_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "HERE", tmp_path)
-    monkeypatch.setattr(provenance, "STAMP", tmp_path / "commit.txt")
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    monkeypatch.setattr(provenance, "COMMIT_FILE", tmp_path / "commit.txt")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert commit() == "unknown"
 
@@ -112,7 +112,7 @@ def test_a_repository_around_ours_is_another(checkout: Path, monkeypatch: pytest
     inside = checkout / ".venv" / "diskoop"
     inside.mkdir(parents=True)
     (inside / "provenance.py").write_text("")
-    monkeypatch.setattr(provenance, "HERE", inside)
+    monkeypatch.setattr(provenance, "PACKAGE", inside)
     assert commit() == "unknown"
 
 
@@ -154,7 +154,7 @@ def test_a_build_is_stamped_with_its_commit(stamp: Any, checkout: Path) -> None:
 
 def test_a_stamp_is_found_where_it_was_put(stamp: Any) -> None:
     (where,) = stamped(stamp)
-    assert Path(provenance.__file__).parents[1] / where == ORIGINAL_STAMP
+    assert Path(provenance.__file__).parents[1] / where == ORIGINAL_COMMIT_FILE
 
 
 def test_an_editable_build_has_no_stamp(stamp: Any) -> None:
@@ -211,14 +211,14 @@ def test_no_preset_at_all() -> None:
 
 
 def test_differences_are_listed_in_the_order_of_the_settings() -> None:
-    changed = Settings.load("demo").replaced({"train": {"epochs": 60, "clip": 1.0}, "model": {"k": 24}})
-    assert nearest_preset(changed) == "demo, model.k=24, train.epochs=60, train.clip=1.0"
+    changed = Settings.load("demo").replaced({"train": {"epochs": 60, "grad_clip": 1.0}, "model": {"k": 24}})
+    assert nearest_preset(changed) == "demo, model.k=24, train.epochs=60, train.grad_clip=1.0"
 
 
 def test_the_nearest_is_what_fewest_settings_differ_from() -> None:
     sprites, mug = Settings.load("paper-sprites"), Settings.load("paper-mug")
-    both = sprites.replaced({"train": {"batch": mug.train.batch, "lr": 0.5}})
-    assert nearest_preset(both) == "paper-sprites, train.batch=16, train.lr=0.5"
+    both = sprites.replaced({"train": {"batch_size": mug.train.batch_size, "lr": 0.5}})
+    assert nearest_preset(both) == "paper-sprites, train.batch_size=16, train.lr=0.5"
 
 
 @pytest.mark.parametrize("name", presets())

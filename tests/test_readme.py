@@ -1,39 +1,60 @@
-"""The README's Python runs; its shell blocks name commands that exist."""
+"""The Python of README and docs runs; the README's shell blocks name commands that exist."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from diskoop.interfaces.cli import app
-from diskoop.settings import Settings
-from diskoop.training import loop
-from tests.training.test_loop import Quiet
+from diskoop.cli.app import app
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-FACTORS = (Path(__file__).parents[1] / "docs" / "factors.md").read_text(encoding="utf-8")
-PYTHON = [code for text in (README, FACTORS) for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+ROOT = Path(__file__).parents[1]
+README, FACTORS, EXTENDING = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/factors.md", "docs/extending.md")
+)
 SHELL = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
 
 
+def python_in(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(video_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a `runs/demo` as the demo leaves it, but trained for a moment only."""
     folder = tmp_path_factory.mktemp("readme")
-    brief = Settings.load("demo").replaced({"data": {"limit": 64}, "train": {"epochs": 1}})
-    loop.train(brief, folder / "runs" / "demo", reporter=Quiet())
+    shutil.copytree(video_run, folder / "runs" / "demo")
     return folder
 
 
-@pytest.mark.parametrize("code", PYTHON)
-def test_python_runs(code: str, demo: Path) -> None:
+@pytest.mark.parametrize("code", [*python_in(README), *python_in(FACTORS)])
+def test_python_runs(code: str, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(demo)
+    exec(compile(code, "README", "exec"), {})
+
+
+@pytest.mark.parametrize(
+    ("number", "then"),
+    [
+        (0, "assert clips.x.shape == (50, 16, 3) and 'place' in clips.labels"),
+        (1, "from diskoop.settings import Settings; assert Settings.of({'loss': {'smooth': 0.1}}).loss.smooth == 0.1"),
+        (2, "from diskoop.evaluation.registry import METRICS; assert 'latents' in METRICS"),
+        (3, "from diskoop.settings import ModelSettings\nfrom diskoop.models.autoencoder import build_model\n"
+            "assert build_model(ModelSettings(network='linear'), (4,)).encoder.out_features == 40"),
+        (4, "import diskoop\nrun = diskoop.load('runs/demo')\n"
+            "print(run.find_factors(run.data('test').select(range(20)), Halves()).names)"),
+    ],
+)  # fmt: skip
+def test_extensions_run(number: int, then: str, demo: Path) -> None:
+    """In a process of its own each: what it registers is nobody else's."""
+    code = f"{python_in(EXTENDING)[number]}\n{then}"
     subprocess.run([sys.executable, "-c", code], cwd=demo, check=True, timeout=120)
 
 
 def test_there_is_python() -> None:
-    assert len(PYTHON) == 4
+    assert [len(python_in(text)) for text in (README, FACTORS, EXTENDING)] == [3, 1, 5]
 
 
 def test_shell_names_commands_that_exist() -> None:
@@ -42,9 +63,10 @@ def test_shell_names_commands_that_exist() -> None:
     assert named == known
 
 
-def test_linked_files_exist() -> None:
-    root = Path(__file__).parents[1]
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert "docs/factors.png" in links
-    assert "docs/demo.png" in links
-    assert all((root / link).exists() for link in links)
+@pytest.mark.parametrize(
+    "name", ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md"))]
+)
+def test_linked_files_exist(name: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / name).read_text(encoding="utf-8"))
+    assert all(((ROOT / name).parent / link).exists() for link in links)
+    assert name != "README.md" or {"docs/factors.png", "docs/demo.png"} <= set(links)

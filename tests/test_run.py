@@ -14,23 +14,22 @@ from diskoop.analysis.decomposition import CHUNK
 from diskoop.data import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.numerics import fit_operator
-from diskoop.settings import Settings
+from diskoop.numerics.operator import float64_device
+from diskoop.settings import Settings, TrainSettings
 from diskoop.training import loop
-from tests.data.media import write_csv
-from tests.evaluation.known import plain_run
-from tests.training.test_loop import Quiet
+from diskoop.training.precision import device_for
+from tests.helpers.known_models import plain_run
+from tests.helpers.media import write_csv
+from tests.helpers.training import Quiet
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    brief = Settings.load("demo").replaced({"data": {"limit": 64}, "train": {"epochs": 1}})
-    path = tmp_path_factory.mktemp("runs") / "brief"
-    loop.train(brief, path, reporter=Quiet())
-    return path
+def folder(video_run: Path) -> Path:
+    return video_run
 
 
 def test_training_from_python_is_what_the_command_does(folder: Path, tmp_path: Path) -> None:
-    run = train("puppets", tmp_path / "mine", "demo", Quiet(), data={"limit": 64}, train={"epochs": 1})
+    run = train("puppets", tmp_path / "mine", "demo", Quiet(), data={"limit": 128}, train={"epochs": 1})
     ours, theirs = run.model.state_dict(), load(folder).model.state_dict()
     assert all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
     assert run.settings.data.size == 32  # the preset's
@@ -38,7 +37,11 @@ def test_training_from_python_is_what_the_command_does(folder: Path, tmp_path: P
 
 def test_training_from_python_on_files_of_ones_own(tmp_path: Path) -> None:
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(40, 8, 3)).cumsum(1))
-    brief: dict[str, Any] = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1, "batch": 8}}
+    brief: dict[str, Any] = {
+        "model": {"k": 6, "h": 8},
+        "spectrum": {"static": 2},
+        "train": {"epochs": 1, "batch_size": 8},
+    }
     run = train(tmp_path / "mine.npy", tmp_path / "run", reporter=Quiet(), **brief)
     assert (run.settings.model.k, run.settings.data.path) == (6, str(tmp_path / "mine.npy"))
     with pytest.raises(InputError, match=r"unknown setting 'model.kk'; did you mean 'model.k'?"):
@@ -47,6 +50,42 @@ def test_training_from_python_on_files_of_ones_own(tmp_path: Path) -> None:
         train("puppets", tmp_path / "other", modle={"k": 3})
     with pytest.raises(InputError, match="holds a run already"):
         train("puppets", tmp_path / "run")
+
+
+def test_training_from_python_on_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 8, 3)).cumsum(1)
+    brief: dict[str, Any] = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1}}
+    run = train(x, tmp_path / "run", reporter=Quiet(), **brief)
+    assert np.array_equal(np.load(tmp_path / "run.npy"), x)
+    assert len(load(tmp_path / "run").data("all")) == 40
+    codes = run.transform(x)
+    parts = run.decompose(x)
+    assert codes.shape == (40, 12)
+    assert np.allclose(codes[:, :6] + codes[:, 6:], parts.z.double().mean(1).numpy(), atol=1e-6)
+    with pytest.raises(InputError, match=r"run.npy' exists already; choose another folder"):
+        train(x, tmp_path / "run", **brief)
+    with pytest.raises(InputError, match=r"unknown setting 'model\.kk'"):
+        train(x, tmp_path / "other", model={"kk": 3})
+    assert not (tmp_path / "other.npy").exists()
+    monkeypatch.chdir(tmp_path)
+    assert train(x, reporter=Quiet(), **brief).folder.path == Path("runs/array-1")
+    assert train(x, reporter=Quiet(), **brief).folder.path == Path("runs/array-2")
+
+
+def test_a_run_has_the_sequences_it_was_trained_on(folder: Path) -> None:
+    run = load(folder)
+    assert run.settings.data.limit == len(run.data("train")) == 128
+    assert len(run.data("test")) == 2664
+    assert "128 training sequences" in run.operator.source
+
+
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="there is MPS here")
+def test_devices_that_are_not_there_are_named_alike(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"expected a device that this machine has \(.*cpu\), got 'mps'"):
+        load(folder, device="mps")
+    with pytest.raises(InputError, match=r"train.device = mps, but this machine has .*cpu.* only"):
+        device_for(TrainSettings(device="mps"))
+    assert float64_device(torch.device("mps")) == torch.device("cpu")  # which has no float64
 
 
 def test_a_run_takes_a_set_an_array_or_one_sequence_alone(folder: Path) -> None:
@@ -147,20 +186,20 @@ def test_a_batch_may_have_its_own_operator(folder: Path) -> None:
 def test_factors_are_kept_with_the_run_and_can_be_renamed(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "run")
     run = load(tmp_path / "run")
-    assert run.found is None
+    assert run.factors is None
     with pytest.raises(InputError, match=r"has no factors yet; diskoop factors .* finds them"):
-        run.rename({"a": "b"})
-    found = run.find_factors(run.data("train").select(range(0, 8000, 20)))
-    assert load(tmp_path / "run").found is None
-    run = run.keep(found).rename({found.names[0]: "my first"})
+        run.rename_factors({"a": "b"})
+    found = run.find_factors(run.data("train"))
+    assert load(tmp_path / "run").factors is None
+    run = run.save_factors(found).rename_factors({found.names[0]: "my first"})
     again = load(tmp_path / "run")
-    assert again.found is not None
-    assert again.found.names == ["my first", *found.names[1:]]
+    assert again.factors is not None
+    assert again.factors.names == ["my first", *found.names[1:]]
     parts = again.decompose(run.data("test").select([0, 2000]))
-    whole = torch.stack([parts.factors[name].projector for name in again.found.names]).sum(0)
+    whole = torch.stack([parts.factors[name].projector for name in again.factors.names]).sum(0)
     assert torch.allclose(whole, torch.eye(run.settings.model.k, dtype=torch.float64), atol=1e-6)
     assert not torch.equal(parts.swap("my first", [1, 0]).z, parts.z)
-    assert load(tmp_path / "run", factors=False).found is None
+    assert load(tmp_path / "run", factors=False).factors is None
 
 
 def test_a_device_that_is_not_there_is_named(folder: Path) -> None:
@@ -178,5 +217,5 @@ def test_the_summary_is_of_the_frozen_operator(folder: Path) -> None:
     values = torch.linalg.eigvals(run.operator.matrix)
     distance = torch.sort((values - 1).abs())[0]
     assert distance[summary["static"] - 1] == pytest.approx(summary["static_gap"])
-    assert summary["fitted_on"] == "puppets, 64 training sequences"
+    assert summary["fitted_on"] == "puppets, 128 training sequences"
     assert summary["last_epoch"]["epoch"] == 1

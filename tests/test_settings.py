@@ -1,9 +1,11 @@
 """Settings come and go unchanged; every mistake is named with what was meant."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from diskoop.errors import InputError
@@ -27,7 +29,7 @@ def test_paper_presets_hold_the_printed_values() -> None:
     for name, values in printed.items():
         s = Settings.load(name)
         ours: tuple[float | None, ...] = (
-            s.train.batch, s.model.k, s.model.h, s.train.epochs,
+            s.train.batch_size, s.model.k, s.model.h, s.train.epochs,
             s.loss.rec, s.loss.pred, s.loss.eig, s.spectrum.static, s.spectrum.radius,
         )  # fmt: skip
         assert ours == values
@@ -70,7 +72,7 @@ def test_settings_cannot_be_changed_by_accident() -> None:
         ("model.k=true", "model.k should be a number, got True"),
         ("train.lr=1e6", "train.lr should be less than or equal to 100"),
         ("spectrum.static=41", r"spectrum.static = 41 exceeds model.k = 40"),
-        ("model.scope=sequence", r"one trajectory excites one eigenvalue 1"),
+        ("model.operator_scope=sequence", r"one trajectory excites one eigenvalue 1"),
         ("model.dropout=1", "model.dropout should be less than 1"),
         ("model.k=[", "model.k: cannot read the value '\\['"),
     ],
@@ -85,7 +87,10 @@ def test_mistakes_are_named(word: str, sentence: str) -> None:
     [
         ({"loss": {"cycle": 1}, "spectrum": {"static": 0}}, r"0 < spectrum.static < model.k"),
         ({"model": {"dynamic_noise": 1, "k": 8}, "spectrum": {"static": 8}}, r"model.dynamic_noise = 1.* 8 of 8"),
-        ({"loss": {"cycle": 1}, "spectrum": {"static": 1}, "model": {"scope": "sequence"}}, "model.scope = batch"),
+        (
+            {"loss": {"cycle": 1}, "spectrum": {"static": 1}, "model": {"operator_scope": "sequence"}},
+            "model.operator_scope = batch",
+        ),
         ({"loss": {"rec": 0, "pred": 0}}, "nothing would train the decoder"),
         ({"modle": {"k": 1}}, r"unknown setting 'modle'; did you mean 'model'\?"),
     ],
@@ -157,3 +162,13 @@ def test_an_automatic_count_is_a_share_of_the_eigenvalues_and_is_written_down(k:
     assert Settings().replaced(parse_overrides(["spectrum.static=auto", "model.k=20"])).spectrum.static == 9
     with pytest.raises(InputError, match=r"model\.k should be a valid integer"):
         Settings.of({"spectrum": {"static": "auto"}, "model": {"k": "many"}})
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (\S+) \| \S", text, re.MULTILINE))
+    assert list(rows) == keys()
+    for name, shown in rows.items():
+        section, key = name.split(".")
+        assert yaml.safe_load(shown) == getattr(getattr(Settings(), section), key), name
+    assert all(f"`{preset}`" in text for preset in presets())

@@ -1,6 +1,6 @@
 """`python -m diskoop` is `diskoop`"""
 
-from diskoop.interfaces.cli import main
+from diskoop.cli.app import main
 
 if __name__ == "__main__":
     main()

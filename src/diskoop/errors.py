@@ -1,23 +1,28 @@
-"""what ends a command early, said in one sentence"""
+"""exceptions whose message is one sentence for the user, and suggestions for misspelt names"""
 
 import difflib
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Bad input: the message quotes what came and what was wanted. The command line ends with exit code 2."""
+    """Bad input; the message quotes what came and what was wanted. The command line ends with exit code 2."""
 
 
-class Unavailable(InputError):  # noqa: N818 - what it lacks is the message
-    """The same where no file is at fault but the machine: a reader that is not installed, a disk that is full."""
+class Unavailable(InputError):  # noqa: N818 - an adjective says what is wrong
+    """Bad input because of the machine, not a file: a package that is not installed, a full disk."""
 
 
-class Stopped(Exception):  # noqa: N818 - being asked to stop is no error
-    """Work that ended before its time, with what it had done saved. The command line ends with exit code 1."""
+class Stopped(Exception):  # noqa: N818 - stopping on request is no error
+    """Work that was interrupted, with its state saved. The command line ends with exit code 1."""
 
 
 def suggest(given: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, or all of them."""
+    """The end of a message about an unknown name: the nearest known one, or all of them.
+
+    Example:
+        >>> suggest("pupets", ["puppets", "faces"])
+        "did you mean 'puppets'?"
+    """
     known = sorted(known)
     # The right key in the wrong section comes first: model.static for spectrum.static.
     near = [name for name in known if "." in name and name.rpartition(".")[2] == given.rpartition(".")[2]]

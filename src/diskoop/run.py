@@ -1,4 +1,4 @@
-"""a trained run: train, load, decompose, find factors; what users hold in their hands"""
+"""a trained run: train, load, decompose, transform, find factors"""
 
 import shlex
 from collections.abc import Mapping
@@ -11,36 +11,50 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition, at_once, chunks
-from diskoop.analysis.discovery import DiscoveryResult, FactorDiscovery, LabelFree
-from diskoop.analysis.factor_file import load_factors, save_factors
-from diskoop.data import location, open_data
-from diskoop.data.sequences import Sequences, Split, Units
+from diskoop.analysis.decomposition import Decomposition, chunk_size, chunks
+from diskoop.analysis.discovery.label_free import LabelFree
+from diskoop.analysis.discovery.results import DiscoveryResult, FactorDiscovery
+from diskoop.data import load_split, location
+from diskoop.data.batches import Batch, prefetch
+from diskoop.data.sequences import Sequences, SplitName, Units
 from diskoop.errors import InputError
+from diskoop.factors_file import load_factors, save_factors
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.numerics.operator import Operator, fit_operator
-from diskoop.numerics.spectrum import Spectrum
-from diskoop.pictures import draw_spectrum, figure_bytes
+from diskoop.numerics.factors import SPECTRAL_PARTS
+from diskoop.numerics.operator import Operator, fit_operator, float64_device
+from diskoop.numerics.spectrum import MODE_ORDERS, Spectrum
+from diskoop.plots.spectra import draw_spectrum
+from diskoop.plots.style import figure_bytes
+from diskoop.run_folder import RunFolder, load_model, load_operator, load_settings, read_metrics
 from diskoop.settings import Settings, merged, on_data, read_yaml
+from diskoop.storage import atomic_write, unused_path
 from diskoop.training import loop
-from diskoop.training.batches import Batch, read_ahead
-from diskoop.training.checkpoint import RunFolder, load_model, load_operator, load_settings, read_metrics
-from diskoop.training.objective import ORDERS
+from diskoop.training.precision import available_devices
 from diskoop.training.progress import Reporter
 
-ENOUGH = 4096  # sequences to find factors in
+DISCOVERY_SEQUENCES = 4096  # at most, that factors are found in
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A model with the operator that was fitted over its whole training set, so that a sequence needs no company."""
+    """A trained model with its frozen operator, fitted over the whole training set, and the factors found so far.
+
+    Example:
+        >>> brief = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1}}
+        >>> run = diskoop.train("oscillators", folder / "run", **brief)
+        >>> clips = run.data("test")
+        >>> run.transform(clips).shape  # codes for scikit-learn
+        (400, 12)
+        >>> run.decompose(clips.select([0, 1])).swap("static", donor=[1, 0]).decode().shape
+        (2, 24, 8)
+    """
 
     settings: Settings
     model: KoopmanAutoencoder
     operator: Operator
     units: Units
     folder: RunFolder
-    found: DiscoveryResult | None = None  # the factors in factors.json
+    factors: DiscoveryResult | None = None  # the factors in factors.json
 
     def __repr__(self) -> str:
         choice = self.settings
@@ -48,9 +62,11 @@ class Run:
 
     @torch.no_grad()
     def decompose(self, clips: Sequences | NDArray[Any], operator: str = "frozen") -> Decomposition:
-        """Take sequences apart: a set, or an array (n, time, ...) in the units of the training data.
+        """Encode sequences and divide their latents into modes.
 
-        The operator is the run's frozen one, or with "batch" one fitted on just these sequences, as in the paper.
+        Args:
+            clips: a set, or an array (n, time, ...) in the units of the training data.
+            operator: "frozen", the run's own, or "batch", fitted on just these sequences, as in the paper.
         """
         if operator not in ("frozen", "batch"):
             raise InputError(f"expected the operator 'frozen' or 'batch', got {operator!r}")
@@ -61,47 +77,58 @@ class Run:
             clips = replace(clips, units=self.units)
         self.model.eval()
         weight = next(self.model.parameters())
-        z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k).to(weight)
-        batches = chunks(len(clips), at_once(weight.device, clips.shape[1:]))
+        home = float64_device(weight.device)  # where latents are edited
+        z = torch.zeros(len(clips), clips.shape[1], self.settings.model.k, dtype=weight.dtype, device=home)
+        batches = chunks(len(clips), chunk_size(weight.device, clips.shape[1:]))
         if weight.is_cuda:
-            feed = read_ahead(clips, batches, weight.dtype, pinned=True)
-        else:  # a reader would only take turns with the networks
-            feed = (Batch(indices, *clips.fetch(indices, weight.dtype), 0.0) for indices in batches)
-        for ready in feed:
-            latents = self.model.encode(*clips.deliver(ready.x, ready.mask, weight))
-            z[ready.indices[0] : ready.indices[-1] + 1, : latents.shape[1]] = latents
-        mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(weight.device)
-        z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)  # nothing, whatever its company
+            loader = prefetch(clips, batches, weight.dtype, pinned=True)
+        else:  # a reading thread would only take turns with the networks
+            loader = (Batch(indices, *clips.read_batch(indices, weight.dtype), 0.0) for indices in batches)
+        for batch in loader:
+            latents = self.model.encode(*clips.move_batch(batch.x, batch.mask, weight))
+            z[batch.indices[0] : batch.indices[-1] + 1, : latents.shape[1]] = latents
+        mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(home)
+        z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)
         choice = self.settings.spectrum
-        mine = self.operator if operator == "frozen" else fit_operator(z, mask)
-        order = ORDERS[choice.order]
-        named = {} if self.found is None else {each.name: each.factor for each in self.found.factors}
-        return Decomposition.of(self.model, mine, clips, z, choice.static, order, mask, named)
+        fitted = self.operator if operator == "frozen" else fit_operator(z, mask)
+        order = MODE_ORDERS[choice.order]
+        named = {} if self.factors is None else {each.name: each.factor for each in self.factors.factors}
+        return Decomposition.of(self.model, fitted, clips, z, choice.static, order, mask, named)
 
-    def find_factors(self, clips: Sequences | None = None, way: FactorDiscovery | None = None) -> DiscoveryResult:
-        """Factors in `clips` (by default up to 4096 training sequences), without labels or in another `way`."""
+    def transform(self, clips: Sequences | NDArray[Any]) -> NDArray[np.float64]:
+        """Codes of sequences, (n, 2k): the static and the dynamic part of the latents, averaged over time."""
+        parts = self.decompose(clips)
+        return torch.cat([parts.code(name) for name in SPECTRAL_PARTS], 1).cpu().numpy()
+
+    def find_factors(self, clips: Sequences | None = None, method: FactorDiscovery | None = None) -> DiscoveryResult:
+        """Find factors; `save_factors` keeps them.
+
+        Args:
+            clips: where to look; None takes up to DISCOVERY_SEQUENCES of the sequences that were trained on.
+            method: see `analysis.discovery`; None is `LabelFree()`.
+        """
         if clips is None:
             clips = self.data("train")
-            if len(clips) > ENOUGH:
+            if len(clips) > DISCOVERY_SEQUENCES:
                 random = np.random.Generator(np.random.PCG64(0))
-                clips = clips.select(np.sort(random.permutation(len(clips))[:ENOUGH]))
-        return (way or LabelFree()).find(self.decompose(clips))
+                clips = clips.select(np.sort(random.permutation(len(clips))[:DISCOVERY_SEQUENCES]))
+        return (method or LabelFree()).find(self.decompose(clips))
 
-    def keep(self, found: DiscoveryResult) -> "Run":
-        """The run with these factors, which are written to its folder; `swap` and all others know their names."""
-        save_factors(self.folder, found, self.model)
-        return replace(self, found=found)
+    def save_factors(self, result: DiscoveryResult) -> "Run":
+        """The run with these factors, which are written to its folder: `swap` and all others know their names."""
+        save_factors(self.folder, result, self.model)
+        return replace(self, factors=result)
 
-    def rename(self, names: Mapping[str, str]) -> "Run":
+    def rename_factors(self, names: Mapping[str, str]) -> "Run":
         """The run with other names for its factors, {old: new}, in its folder too."""
-        return self.keep(self.require_found().renamed(names))
+        return self.save_factors(self.require_factors().rename(names))
 
-    def require_found(self) -> DiscoveryResult:
+    def require_factors(self) -> DiscoveryResult:
         """The factors in the run's folder; an InputError if none were found yet."""
-        if self.found is None:
+        if self.factors is None:
             again = f"diskoop factors {shlex.quote(str(self.folder.path))}"
             raise InputError(f"{str(self.folder.path)!r} has no factors yet; {again} finds them")
-        return self.found
+        return self.factors
 
     def _check_features(self, clips: Sequences) -> None:
         """An InputError unless a signal has the features that were trained on, under their names."""
@@ -111,14 +138,14 @@ class Run:
             wanted = f"{count} features {', '.join(mine)}".strip()
             raise InputError(f"{self} was trained on {wanted}, got {clips.shape[-1]} {', '.join(given)}".strip())
 
-    def data(self, split: Split = "test") -> Sequences:
+    def data(self, split: SplitName = "test") -> Sequences:
         """One split of the set this run was trained on, read with its settings."""
-        return open_data(self.settings.data).part(split)
+        return load_split(self.settings.data, split)
 
     def spectrum(self) -> tuple[Spectrum, Tensor]:
         """The frozen operator's spectrum, and which of its modes are static."""
         choice = self.settings.spectrum
-        spectrum = Spectrum.of(self.operator.matrix, ORDERS[choice.order])
+        spectrum = Spectrum.of(self.operator.matrix, MODE_ORDERS[choice.order])
         return spectrum, spectrum.static(choice.static)
 
     def _repr_png_(self) -> bytes:
@@ -146,8 +173,8 @@ class Run:
 
 
 def train(
-    data: str | Path,
-    out: str | Path,
+    data: str | Path | NDArray[Any],
+    out: str | Path | None = None,
     /,  # so that `data` can be a section of settings too
     preset: str | Path | None = None,
     reporter: Reporter | None = None,
@@ -156,8 +183,9 @@ def train(
     """Train a model, as `diskoop train` does; `diskoop train --resume OUT` goes on with one that was interrupted.
 
     Args:
-        data: the name of a set that diskoop knows, or the path of your own files.
-        out: a folder for the run, which must not exist.
+        data: the name of a registered set, the path of your own files, or an array (n, time, channel, height, width)
+            or (n, time, feature). An array is written to `OUT.npy`, where the run finds it again.
+        out: a folder for the run, which must not exist; None takes a new one under runs/.
         preset: a preset's name or a YAML file; None takes the defaults.
         reporter: where progress goes; None is the terminal.
         settings: sections of settings beside the preset's, such as model={"k": 24}, data={"window": 16}.
@@ -167,26 +195,44 @@ def train(
 
     Example:
         >>> brief = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1}}
-        >>> run = diskoop.train("oscillators", folder / "run", **brief)
-        >>> run.decompose(run.data("test")).static.shape
-        torch.Size([400, 24, 6])
+        >>> x = torch.randn(50, 16, 4).cumsum(1).numpy()
+        >>> run = diskoop.train(x, folder / "run", **brief)
+        >>> run.decompose(x[:2]).static.shape
+        torch.Size([2, 16, 6])
     """
-    base = on_data({} if preset is None else read_yaml(preset), location(data))
+    is_array = not isinstance(data, str | Path)
+    title = "array" if is_array else Path(str(data)).resolve().stem
+    folder = unused_path(Path("runs"), title) if out is None else Path(out)
     changes = {name: dict(section) for name, section in settings.items()}
-    loop.train(Settings.of(merged(base, changes)), out, reporter=reporter)
-    return load(out)
+    base = {} if preset is None else read_yaml(preset)
+    if not isinstance(data, str | Path):
+        file = folder.with_name(f"{folder.name}.npy")
+        if file.exists() or folder.exists():
+            raise InputError(f"{str(file if file.exists() else folder)!r} exists already; choose another folder")
+        Settings.of(merged(on_data(base, {"path": str(file)}), changes))  # a mistake is told before anything is written
+        with atomic_write(file) as temporary:
+            np.save(temporary, np.asarray(data))
+        data = file
+    loop.train(Settings.of(merged(on_data(base, location(data)), changes)), folder, reporter=reporter)
+    return load(folder)
 
 
 def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
-    """The finished run in the folder `path`, with the factors that were found in it unless `factors` is False."""
+    """The finished run in a folder.
+
+    Args:
+        path: the run's folder.
+        device: cpu, cuda, cuda:1 or mps.
+        factors: whether to read the factors that were found in it.
+    """
     folder = RunFolder(Path(path))
     folder.require_finished()
-    there = [name for name, is_there in (("cpu", True), ("cuda", torch.cuda.is_available())) if is_there]
-    if device.split(":")[0] not in there:
-        raise InputError(f"expected a device that this machine has ({', '.join(there)}), got {device!r}")
+    available = available_devices()
+    if device.split(":")[0] not in available:
+        raise InputError(f"expected a device that this machine has ({', '.join(available)}), got {device!r}")
     settings = load_settings(folder)
     model, units = load_model(folder, settings)
     operator = load_operator(folder, model)
-    operator = replace(operator, matrix=operator.matrix.to(device))
+    operator = replace(operator, matrix=operator.matrix.to(float64_device(torch.device(device))))
     found = load_factors(folder, model, settings.model.k) if factors else None
     return Run(settings, model.to(device).eval(), operator, units, folder, found)

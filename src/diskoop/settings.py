@@ -1,4 +1,4 @@
-"""what a run is: one small frozen record per stage, YAML in and out"""
+"""settings of a run: one small frozen record per stage, YAML in and out, old names mapped to new ones"""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -6,116 +6,154 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic_core import ErrorDetails
 
 from diskoop.errors import InputError, suggest
+from diskoop.losses import LOSS_TERMS, LOSS_WEIGHTS
 from diskoop.storage import write_text
+
+FORMAT = 2  # of settings files and run folders; a file without a number is of format 1
+# Names of settings that format 1 had, and what they are called now.
+RENAMED = {
+    "data.holdout": "data.val_fraction",
+    "data.test": "data.test_fraction",
+    "data.sa": "data.keep_sa",
+    "model.latent": "model.latent_activation",
+    "model.scope": "model.operator_scope",
+    "train.batch": "train.batch_size",
+    "train.clip": "train.grad_clip",
+}
+RENAMED_VALUES = {("model.decoder_memory", "started"): "lstm_init"}
 
 STATIC_SHARE = 0.45  # of the eigenvalues stand for what stays where nobody says how many: see docs/experiments.md
 FRAME_SIZES = (32, 64, 128)  # pixels across that the networks for video are made for
 
 
-class Record(BaseModel):
+class Section(BaseModel):
+    """A section of settings: frozen, with no keys but its own."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def _no_flag(value: Any) -> Any:
+def _not_bool(value: Any) -> Any:
+    """YAML reads yes as true, which Python takes for 1."""
     if isinstance(value, bool):
         raise ValueError("should be a number")
     return value
 
 
-def _whole_or_auto(value: Any) -> Any:
+def _int_or_auto(value: Any) -> Any:
     if isinstance(value, str) and not value.isdecimal():  # auto itself is a number by now, see Settings.of
         raise ValueError("should be a whole number or auto")
     return value
 
 
-def _word(value: Any) -> Any:
-    """YAML reads 32 as a number where the setting is a word."""
+def _int_to_str(value: Any) -> Any:
+    """YAML reads 32 as a number where the setting is a string."""
     return str(value) if type(value) is int else value
 
 
-Number = BeforeValidator(_no_flag)
-Count = Annotated[int, Number, Field(ge=1)]
-Whole = Annotated[int, Number, Field(ge=0)]
-Weight = Annotated[float, Number, Field(ge=0)]
-Positive = Annotated[float, Number, Field(gt=0)]
-Share = Annotated[float, Number, Field(ge=0, lt=1)]
+Number = BeforeValidator(_not_bool)
+PositiveInt = Annotated[int, Number, Field(ge=1)]
+NonNegativeInt = Annotated[int, Number, Field(ge=0)]
+NonNegativeFloat = Annotated[float, Number, Field(ge=0)]
+PositiveFloat = Annotated[float, Number, Field(gt=0)]
+Fraction = Annotated[float, Number, Field(ge=0, lt=1)]
 
 
-class DataSettings(Record):
+class DataSettings(Section):
+    """Which sequences, and how they are read and split."""
+
     name: str | None = None  # a set that diskoop knows; None is puppets, or the user's own where there is a path
     path: str | None = None  # the user's own files, or where those of a named set lie
     size: Annotated[Literal[32, 64, 128], Number] | None = None  # pixels; None takes the data set's own
-    limit: Count | None = None  # train on the first so many sequences only
+    limit: PositiveInt | None = None  # train on the first so many sequences only
     window: Annotated[int, Number, Field(ge=2)] | None = None  # cut clips into so many frames; None decides by kind
-    stride: Count | None = None  # frames from one window to the next; None is the window itself
-    every: Count = 1  # of videos, take every so many-th frame
+    stride: PositiveInt | None = None  # frames from one window to the next; None is the window itself
+    every: PositiveInt = 1  # of videos, take every so many-th frame
     labels: str | None = None  # a CSV with a row for each sequence
     group: str | None = None  # a label whose values no two splits share; None: one that says who, or "none"
     id: str | None = None  # of a table that holds many sequences: the column that tells them apart
     time: str | None = None  # and the one that puts their rows in order
-    test: Share = 0.1  # of the user's own, how much to test on
-    holdout: Share = 0.1  # how much of the rest validates; 0 trains on all of it
-    sa: bool = False  # timit: keep the two sentences that everyone reads
+    test_fraction: Fraction = 0.1  # of the user's own, how much to test on
+    val_fraction: Fraction = 0.1  # how much of the rest validates; 0 trains on all of it
+    keep_sa: bool = False  # timit: keep the two sentences that everyone reads
     skip_bad: bool = False  # leave out what cannot be read, and say so
 
 
-class ModelSettings(Record):
-    k: Count = 40  # latent width, the size of the operator
-    h: Count | None = 40  # the decoder's LSTM; None (signals only) makes it as wide as the signal
-    width: Count = 32  # channels of the first convolution
-    latent: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
+class ModelSettings(Section):
+    """The networks, and how the operator between them is fitted."""
+
+    network: str = "auto"  # the encoder and decoder, by name; auto is frames for video, signals for the rest
+    k: PositiveInt = 40  # latent width, the size of the operator
+    h: PositiveInt | None = 40  # the decoder's LSTM; None (signals only) makes it as wide as the signal
+    width: PositiveInt = 32  # channels of the first convolution
+    latent_activation: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
     # How the decoder sees time: by an LSTM, by one whose first state comes from the first latent, or not at all.
-    decoder_memory: Literal["lstm", "started", "none"] = "lstm"
-    dropout: Share = 0.2  # on the latents that are decoded for reconstruction
-    noise: Weight = 0.0  # uniform, added to the latents before the operator is solved
-    # Noise on the latents that are decoded for reconstruction, inside the dynamic part and distributed like it; 1 is as
-    # large as the part itself. What a clip can say by its static part it then says there.
-    dynamic_noise: Weight = 0.0
-    ridge: Weight = 1e-9  # while training, relative to each latent's mean square; 0 factors the latents themselves
-    scope: Literal["batch", "sequence"] = "batch"  # whom one operator serves while training
+    decoder_memory: Literal["lstm", "lstm_init", "none"] = "lstm"
+    dropout: Fraction = 0.2  # on the latents that are decoded for reconstruction
+    noise: NonNegativeFloat = 0.0  # uniform, added to the latents before the operator is solved
+    # Noise on the latents that are decoded for reconstruction, inside the dynamic part and with its covariance; 1 is as
+    # large as the part itself. It makes the model keep what does not change over a clip in the static part.
+    dynamic_noise: NonNegativeFloat = 0.0
+    # While training, relative to each latent's mean square; 0 factors the latents themselves.
+    ridge: NonNegativeFloat = 1e-9
+    operator_scope: Literal["batch", "sequence"] = "batch"  # what one operator is fitted on while training
 
 
-class SpectrumSettings(Record):
+class SpectrumSettings(Section):
+    """Where the eigenvalues of the operator should be."""
+
     # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
-    static: Annotated[Whole, BeforeValidator(_whole_or_auto)] = 8
-    radius: Weight = 0.5  # epsilon: where the other eigenvalues should stay
-    delta: Positive = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
+    static: Annotated[NonNegativeInt, BeforeValidator(_int_or_auto)] = 8
+    radius: NonNegativeFloat = 0.5  # epsilon: where the other eigenvalues should stay
+    delta: PositiveFloat = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
     order: Literal["distance", "modulus"] = "distance"
     static_penalty: Literal["distance", "modulus"] = "distance"
     dynamic_penalty: Literal["modulus", "hinge", "real", "ball", "circle"] = "modulus"
 
 
-class LossSettings(Record):
-    rec: Weight = 15.0  # decoded latents against the data
-    pred: Weight = 1.0  # a step of the operator against the next frame, in both spaces
-    eig: Weight = 1.0  # where the eigenvalues are
-    stat: Weight = 1.0  # the two halves of eig, for ablations
-    dyn: Weight = 1.0
-    cycle: Weight = 0.0  # static parts exchanged, decoded and encoded again, should still be there
+_weights: dict[str, Any] = {
+    name: (NonNegativeFloat, Field(default, description=about)) for name, (default, about) in LOSS_WEIGHTS.items()
+}
+LossWeights: Any = create_model("LossWeights", __base__=Section, **_weights)
+
+
+class LossSettings(LossWeights):  # type: ignore[misc]
+    """A weight for each of `losses.LOSS_WEIGHTS`, and how squared errors are averaged."""
+
     reduction: Literal["element", "frame"] = "element"
 
 
-class TrainSettings(Record):
-    epochs: Count = 100
-    batch: Count = 32
+class TrainSettings(Section):
+    """Optimisation, device and checkpoints."""
+
+    epochs: PositiveInt = 100
+    batch_size: PositiveInt = 32
     lr: Annotated[float, Number, Field(gt=0, le=100)] = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
-    warmup: Whole = 0  # steps of linear warm-up
-    clip: Positive | None = None  # largest gradient norm
-    blur: bool = False  # what the encoder sees, not what it is judged by
+    warmup: NonNegativeInt = 0  # steps of linear warm-up
+    grad_clip: PositiveFloat | None = None  # largest gradient norm
+    blur: bool = False  # blur what the encoder sees, not the target
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     # auto: bf16 on CUDA that computes in it, else 32
-    precision: Annotated[Literal["auto", "32", "bf16", "64"], BeforeValidator(_word)] = "auto"
+    precision: Annotated[Literal["auto", "32", "bf16", "64"], BeforeValidator(_int_to_str)] = "auto"
     seed: Annotated[int, Number, Field(ge=0, lt=2**31)] = 0
-    save_every: Count = 500  # steps between checkpoints inside an epoch, and at its end; none that would cost over 1%
+    # Steps between checkpoints inside an epoch; one at its end too; none that would cost over 1% of the time.
+    save_every: PositiveInt = 500
     tensorboard: bool = False
 
 
-class Settings(Record):
+class Settings(Section):
+    """All settings of a run.
+
+    Example:
+        >>> settings = Settings.of({"model": {"k": 24}, "spectrum": {"static": "auto"}})
+        >>> settings.spectrum.static, settings.replaced({"train": {"lr": 0.01}}).train.lr
+        (11, 0.01)
+    """
+
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     spectrum: SpectrumSettings = SpectrumSettings()
@@ -127,18 +165,19 @@ class Settings(Record):
         k, static, loss = self.model.k, self.spectrum.static, self.loss
         if static > k:
             raise ValueError(f"spectrum.static = {static} exceeds model.k = {k}: there are only k eigenvalues")
-        if self.model.scope == "sequence" and static > 1:
+        if self.model.operator_scope == "sequence" and static > 1:
             raise ValueError(
-                f"spectrum.static = {static} with model.scope = sequence: one trajectory excites one eigenvalue 1 "
-                "only, so spectrum.static must be 0 or 1 there"
+                f"spectrum.static = {static} with model.operator_scope = sequence: one trajectory excites one "
+                "eigenvalue 1 only, so spectrum.static must be 0 or 1 there"
             )
-        if self.model.scope == "sequence" or not 0 < static < k:
-            for name, amount in (("loss.cycle", loss.cycle), ("model.dynamic_noise", self.model.dynamic_noise)):
+        if self.model.operator_scope == "sequence" or not 0 < static < k:
+            takes_parts = {f"loss.{t.weight}": getattr(loss, t.weight) for t in LOSS_TERMS.values() if t.needs_static}
+            for name, amount in (takes_parts | {"model.dynamic_noise": self.model.dynamic_noise}).items():
                 if amount:
                     raise ValueError(
                         f"{name} = {amount} needs one static and one dynamic part for a whole batch, which takes "
-                        "model.scope = batch and 0 < spectrum.static < model.k, got "
-                        f"model.scope = {self.model.scope} and {static} of {k}"
+                        "model.operator_scope = batch and 0 < spectrum.static < model.k, got "
+                        f"model.operator_scope = {self.model.operator_scope} and {static} of {k}"
                     )
         if not (loss.rec or loss.pred):
             raise ValueError("loss.rec and loss.pred are both 0: nothing would train the decoder")
@@ -153,21 +192,22 @@ class Settings(Record):
     def of(cls, values: dict[str, Any]) -> "Settings":
         """Validated settings, or an InputError that names every key at fault."""
         try:
-            return cls.model_validate(_with_counts(values))
+            return cls.model_validate(_with_static_count(values))
         except ValidationError as error:
             raise InputError("; ".join(_sentence(detail) for detail in error.errors())) from None
 
     def replaced(self, changes: dict[str, Any]) -> "Settings":
+        """These settings with `changes`, {section: {key: value}}, laid over them."""
         return Settings.of(merged(self.model_dump(), changes))
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.model_dump(), sort_keys=False)
+        return yaml.safe_dump({"format": FORMAT, **self.model_dump()}, sort_keys=False)
 
     def save(self, path: str | Path) -> None:
         write_text(path, self.to_yaml())
 
 
-def _with_counts(values: dict[str, Any]) -> dict[str, Any]:
+def _with_static_count(values: dict[str, Any]) -> dict[str, Any]:
     """`spectrum.static: auto` as a number, so that a run's settings say what it was."""
     spectrum, model = values.get("spectrum"), values.get("model")
     if not (isinstance(spectrum, dict) and spectrum.get("static") == "auto"):
@@ -181,6 +221,7 @@ def _with_counts(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def presets() -> list[str]:
+    """Names of the presets that come with the package."""
     folder = resources.files("diskoop") / "presets"
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
@@ -199,16 +240,37 @@ def read_yaml(source: str | Path) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
     try:
-        values = yaml.load(text, _OnceLoader) or {}
+        values = yaml.load(text, _UniqueKeyLoader) or {}
     except yaml.YAMLError as error:
         raise InputError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
+    number = values.pop("format", 1) if isinstance(values, dict) else 1
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= FORMAT:
+        raise InputError(f"{source} has format {number!r}; this version reads formats 1 to {FORMAT}")
     if not isinstance(values, dict) or not all(isinstance(part, dict | None) for part in values.values()):
         raise InputError(f"{source} should map sections ({', '.join(Settings.model_fields)}) to their keys")
-    return {section: part or {} for section, part in values.items()}
+    return upgraded({section: part or {} for section, part in values.items()})
 
 
-class _OnceLoader(yaml.SafeLoader):
-    """YAML in which a key stands once; the plain loader silently keeps the last."""
+def upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings of any format, {section: {key: value}}, under today's names.
+
+    Example:
+        >>> upgraded({"train": {"batch": 16, "lr": 0.001}, "model": {"decoder_memory": "started"}})
+        {'train': {'batch_size': 16, 'lr': 0.001}, 'model': {'decoder_memory': 'lstm_init'}}
+    """
+    new: dict[str, Any] = {}
+    for section, part in values.items():
+        new[section] = {}
+        for key, value in part.items():
+            name = RENAMED.get(f"{section}.{key}", f"{section}.{key}")
+            if (new_key := name.partition(".")[2]) in new[section]:
+                raise InputError(f"{section}.{key} is called {name} now, and both are given; keep one of them")
+            new[section][new_key] = RENAMED_VALUES.get((name, value), value) if isinstance(value, str) else value
+    return new
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice; the plain loader silently keeps the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -219,7 +281,12 @@ class _OnceLoader(yaml.SafeLoader):
 
 
 def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
-    """`["model.k=24"]` -> `{"model": {"k": 24}}`."""
+    """Settings as the command line has them.
+
+    Example:
+        >>> parse_overrides(["model.k=24", "data.path=clips/"])
+        {'model': {'k': 24}, 'data': {'path': 'clips/'}}
+    """
     changes: dict[str, Any] = {}
     for word in words:
         path, equals, text = word.partition("=")
@@ -227,7 +294,7 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
         if not (equals and dot and section and key):
             raise InputError(f"expected section.key=value such as model.k=24, got {word!r}")
         if path not in keys():
-            raise InputError(f"unknown setting {path!r}; {suggest(path, keys())}")
+            raise InputError(f"unknown setting {path!r}; {_nearest(path)}")
         if _is_text(section, key):
             if not text:
                 raise InputError(f"{path} is empty; give it a value, or null")
@@ -256,16 +323,23 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {name: {**base.get(name, {}), **changes.get(name, {})} for name in sections}
 
 
-def on_data(values: dict[str, Any], where: dict[str, Any]) -> dict[str, Any]:
-    """`values` of a preset with `where` for its data: the name and the path that it had are not the other set's."""
+def on_data(values: dict[str, Any], location: dict[str, Any]) -> dict[str, Any]:
+    """`values` of a preset for data at another `location`, {"name": ...} or {"path": ...}, in place of its own."""
     options = {key: value for key, value in values.get("data", {}).items() if key not in ("name", "path")}
-    return values | {"data": options | where}
+    return values | {"data": options | location}
+
+
+def _nearest(name: str) -> str:
+    """The end of a sentence about a setting that there is not."""
+    if name in RENAMED:
+        return f"it is called {RENAMED[name]!r} now"
+    return suggest(name, keys() if "." in name else Settings.model_fields)
 
 
 def _sentence(detail: ErrorDetails) -> str:
     name = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; {suggest(name, keys() if '.' in name else Settings.model_fields)}"
+        return f"unknown setting {name!r}; {_nearest(name)}"
     if not name:  # a combination; its message is written above
         return detail["msg"].removeprefix("Value error, ")
     wanted = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")

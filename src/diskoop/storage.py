@@ -1,4 +1,4 @@
-"""files written whole or not at all; where caches live"""
+"""atomic writes of files and folders; the cache folder"""
 
 import os
 import shutil
@@ -13,9 +13,16 @@ from diskoop.errors import InputError
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path`; it takes the name `path` when the block ends well, and is removed otherwise."""
+    """Yields a temporary path that replaces `path` when the block ends well, and is removed otherwise.
+
+    Example:
+        >>> with atomic_write(folder / "a.txt") as temporary:
+        ...     _ = temporary.write_text("done")
+        >>> (folder / "a.txt").read_text()
+        'done'
+    """
     path = Path(path)
-    with _naming(path):
+    with _write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
@@ -26,7 +33,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~_umask())
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
-        with _naming(path):
+        with _write_errors(path):
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -34,15 +41,15 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """The same for a folder that is not there yet, or is empty."""
+    """The same for a folder that does not exist yet, or is empty."""
     path = Path(path)
-    with _naming(path):
+    with _write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        with _naming(path):
+        with _write_errors(path):
             if path.is_dir():
                 path.rmdir()  # Windows does not rename over an empty folder
             temporary.replace(path)
@@ -51,8 +58,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """A place that cannot be written to is the user's to mend."""
+def _write_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into an InputError that names `path`."""
     try:
         yield
     except OSError as error:
@@ -60,12 +67,13 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_text(path: str | Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def cache_folder() -> Path:
-    """DISKOOP_CACHE, or `diskoop` in the folder where this system keeps caches."""
+    """DISKOOP_CACHE, or `diskoop` in the system's folder for caches."""
     if given := os.environ.get("DISKOOP_CACHE"):
         return Path(given).expanduser()
     if sys.platform == "win32":
@@ -81,3 +89,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def unused_path(folder: Path, name: str, *suffixes: str) -> Path:
+    """`folder`/NAME-1, NAME-2 and so on with the first of `suffixes`: the first that exists with none of them."""
+    number = 1
+    while any((folder / f"{name}-{number}{suffix}").exists() for suffix in suffixes or [""]):
+        number += 1
+    return folder / f"{name}-{number}{suffixes[0] if suffixes else ''}"

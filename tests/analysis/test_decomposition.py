@@ -1,23 +1,21 @@
 """Taking apart and putting together are inverse; edits are algebra; outputs are in the user's units."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from diskoop.analysis import decomposition
-from diskoop.analysis.decomposition import Decomposition, at_once, chunks
-from diskoop.data.builtin.oscillators import truth
+from diskoop.analysis.decomposition import Decomposition, chunk_size, chunks
 from diskoop.data.sequences import Sequences, Units
+from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import fit_operator
+from diskoop.numerics.mixing import Weights, over_batch, over_two
 from diskoop.numerics.spectrum import by_distance
-from diskoop.numerics.weights import Weights, over_batch, over_two
-from tests.analysis.known import behind_identity
+from tests.helpers.decompositions import behind_identity
 
 ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here"))
 
@@ -97,7 +95,7 @@ def test_a_mutual_exchange_done_twice_returns_both(parts: Decomposition) -> None
     assert torch.allclose(once.dynamic[9], parts.dynamic[9], atol=1e-10)
     assert torch.equal(once.z[1], parts.z[1])
     assert torch.allclose(once.exchange("static", pairs).z, parts.z, atol=1e-12)
-    with pytest.raises(InputError, match="expected pairs that share nobody"):
+    with pytest.raises(InputError, match="expected pairs that do not share a sequence"):
         parts.exchange("static", [(0, 1), (1, 2)])
 
 
@@ -165,7 +163,7 @@ def test_the_code_of_a_factor_is_its_mean_over_frames(parts: Decomposition) -> N
 
 def test_a_forecast_of_linear_motion_is_the_motion(parts: Decomposition) -> None:
     x = parts.z.numpy()
-    ahead = parts.forecast(16, given=8)
+    ahead = parts.forecast(16, observed=8)
     assert ahead.z.shape == (50, 24, 8)
     assert np.array_equal(ahead.decode()[:, :8], x[:, :8])
     assert np.allclose(ahead.decode(), x, atol=1e-8)
@@ -186,16 +184,13 @@ def test_sequences_of_unequal_length_go_on_where_they_end(parts: Decomposition) 
         assert np.allclose(ahead.decode()[row, : length + 4], long[row, : length + 4], atol=1e-8)
         assert np.array_equal(ahead.decode()[row, :length], x[row, :length])
         assert (ahead.decode()[row, length + 4 :] == 0).all()
-    with pytest.raises(InputError, match="expected given from 1 to 4, the shortest sequence, got 5"):
-        masked.forecast(2, given=5)
+    with pytest.raises(InputError, match="expected observed from 1 to 4, the shortest sequence, got 5"):
+        masked.forecast(2, observed=5)
     with pytest.raises(InputError, match="expected a number of steps >= 1, got 0"):
         parts.forecast(0)
 
 
-def test_a_notebook_sees_the_first_sequences(parts: Decomposition) -> None:
-    picture = Image.open(io.BytesIO(parts._repr_png_()))
-    assert picture.format == "PNG"
-    assert np.asarray(picture.convert("L")).std() > 10
+def test_rows_are_decoded_without_padding(parts: Decomposition) -> None:
     rows = replace(parts, mask=torch.arange(24) < torch.full((50, 1), 9)).rows()
     assert rows[3][0] == parts.clips.label_text(3)
     assert rows[3][1].shape == (9, 8)
@@ -227,12 +222,12 @@ def test_chunks_together_are_what_decode_gives(
     kind: str, lengths: np.ndarray | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = decomposed(kind, lengths, device).swap("static", np.roll(np.arange(11), 1))
-    monkeypatch.setattr(decomposition, "at_once", lambda *_: 11)
+    monkeypatch.setattr(decomposition, "chunk_size", lambda *_: 11)
     whole = parts.units.from_model(parts.model.eval().decode(parts.z).detach()).cpu().numpy()  # in one go
     if parts.mask is not None:
         whole[~parts.mask.cpu().numpy()] = 0
     assert np.array_equal(parts.decode(), whole)
-    monkeypatch.setattr(decomposition, "at_once", lambda *_: 3)
+    monkeypatch.setattr(decomposition, "chunk_size", lambda *_: 3)
     pieces = list(parts.decoded())
     assert [len(piece) for piece in pieces] == [3, 3, 3, 2]
     assert {piece.device.type for piece in pieces} == {device}
@@ -246,24 +241,26 @@ def test_chunks_together_are_what_decode_gives(
 
 def test_a_chunk_is_decoded_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = decomposed("uint8", None)
-    seen: list[int] = []
-    parts.model.decoder.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    batch_sizes: list[int] = []
+    parts.model.decoder.register_forward_pre_hook(lambda _, given: batch_sizes.append(len(given[0])))
     monkeypatch.setattr(decomposition, "CHUNK", 2)
     pieces = parts.decoded()
-    assert seen == []
+    assert batch_sizes == []
     next(pieces)
-    assert seen == [2]
+    assert batch_sizes == [2]
 
 
 def test_a_gpu_gets_more_at_once() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     sprites = (8, 3, 64, 64)
-    assert at_once(cpu, sprites) == decomposition.CHUNK
+    assert chunk_size(cpu, sprites) == decomposition.CHUNK
     assert (
-        at_once(cuda, sprites) * 8 * 3 * 64 * 64 <= decomposition.NUMBERS < (at_once(cuda, sprites) + 1) * 8 * 3 * 64**2
+        chunk_size(cuda, sprites) * 8 * 3 * 64 * 64
+        <= decomposition.GPU_ELEMENTS
+        < (chunk_size(cuda, sprites) + 1) * 8 * 3 * 64**2
     )
-    assert at_once(cuda, (2, 1)) == decomposition.MOST
-    assert at_once(cuda, (10**6, 3, 64, 64)) == 1
+    assert chunk_size(cuda, (2, 1)) == decomposition.GPU_SEQUENCES
+    assert chunk_size(cuda, (10**6, 3, 64, 64)) == 1
     assert [part.tolist() for part in chunks(5, 2)] == [[0, 1], [2, 3], [4]]
 
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from diskoop import load_data
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.editing import combinations, gradual, incremental, modes_of
-from diskoop.data.builtin.oscillators import truth
+from diskoop.analysis.editing import part_modes, swap_combinations, swap_cumulatively, swap_incrementally
+from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import Factor, by_distance, fit_operator
@@ -28,8 +28,8 @@ def parts() -> Decomposition:
     clips = load_data("oscillators", "test").select(range(20))
     x = torch.from_numpy(clips.x)
     model = KoopmanAutoencoder(nn.Identity(), nn.Identity())
-    found = {name: Factor(name, torch.from_numpy(projector)) for name, projector in KNOWN.items()}
-    return Decomposition.of(model, fit_operator(x, ridge=0), clips, x, 3, by_distance, found=found)
+    factors = {name: Factor(name, torch.from_numpy(projector)) for name, projector in KNOWN.items()}
+    return Decomposition.of(model, fit_operator(x, ridge=0), clips, x, 3, by_distance, factors=factors)
 
 
 def with_factors(parts: Decomposition, names: tuple[str, ...]) -> NDArray[Any]:
@@ -41,7 +41,7 @@ def with_factors(parts: Decomposition, names: tuple[str, ...]) -> NDArray[Any]:
 
 def test_gradual_takes_one_factor_after_another(parts: Decomposition) -> None:
     order = ("mark", "level", "fast")
-    stages = gradual(parts, A, B, order)
+    stages = swap_cumulatively(parts, A, B, order)
     assert stages.captions == ("source", "mark", "mark + level", "mark + level + fast", "target")
     rows = stages.rows()
     assert tuple(caption for caption, _ in rows) == stages.captions
@@ -53,20 +53,20 @@ def test_gradual_takes_one_factor_after_another(parts: Decomposition) -> None:
 
 def test_any_order_of_all_factors_ends_at_the_target(parts: Decomposition) -> None:
     for order in (list(KNOWN), list(KNOWN)[::-1]):
-        rows = gradual(parts, A, B, order).rows()
+        rows = swap_cumulatively(parts, A, B, order).rows()
         assert np.allclose(rows[-2][1], rows[-1][1], atol=1e-10)
 
 
 def test_factors_that_overlap_can_still_follow_each_other(parts: Decomposition) -> None:
-    rows = gradual(parts, A, B, ["static", "mark"]).rows()
+    rows = swap_cumulatively(parts, A, B, ["static", "mark"]).rows()
     assert np.allclose(rows[1][1], rows[2][1], atol=1e-8)
-    rows = combinations(parts, A, B, ["static", "mark"]).rows()
+    rows = swap_combinations(parts, A, B, ["static", "mark"]).rows()
     assert np.allclose(rows[1][1], rows[3][1], atol=1e-8)  # static alone, and static with mark
 
 
 def test_all_combinations_of_four(parts: Decomposition) -> None:
     names = ("level", "mark", "slow", "fade")
-    stages = combinations(parts, A, B, names)
+    stages = swap_combinations(parts, A, B, names)
     sizes = [caption.count("+") + 1 for caption in stages.captions[1:-1]]
     assert sizes == [1] * 4 + [2] * 6 + [3] * 4 + [4]
     assert len(set(stages.captions)) == 17
@@ -75,16 +75,16 @@ def test_all_combinations_of_four(parts: Decomposition) -> None:
 
 
 def test_growing_sets_of_modes_are_nested_and_cut_no_pair(parts: Decomposition) -> None:
-    stages = incremental(parts, A, B, "dynamic", (1, 2, None))  # the nearest to 1 is real, the next two are a pair
+    stages = swap_incrementally(parts, A, B, "dynamic", (1, 2, None))  # the first is real, the next two a pair
     assert stages.captions[1:-1] == ("1 of 5 dynamic modes", "3 of 5 dynamic modes", "all 5 dynamic modes")
-    taken = changed_modes(parts, stages.parts)
-    assert taken == [set(), {3}, {3, 4, 5}, {3, 4, 5, 6, 7}, set(range(8))]
-    assert all(small < large for small, large in pairwise(taken))
+    changed = changed_modes(parts, stages.parts)
+    assert changed == [set(), {3}, {3, 4, 5}, {3, 4, 5, 6, 7}, set(range(8))]
+    assert all(small < large for small, large in pairwise(changed))
     assert torch.allclose(stages.parts.z[3], parts.swap("dynamic", {A: B}).z[A], atol=1e-10)
 
 
 def test_static_modes_grow_too(parts: Decomposition) -> None:
-    stages = incremental(parts, A, B, "static", (1, 2, None))
+    stages = swap_incrementally(parts, A, B, "static", (1, 2, None))
     assert [len(modes) for modes in changed_modes(parts, stages.parts)] == [0, 1, 2, 3, 8]
     assert torch.allclose(stages.parts.z[3], parts.swap("static", {A: B}).z[A], atol=1e-10)
 
@@ -92,24 +92,24 @@ def test_static_modes_grow_too(parts: Decomposition) -> None:
 def changed_modes(parts: Decomposition, stages: Decomposition) -> list[set[int]]:
     """Which coefficients of each stage are the target's; an error unless all others are the source's."""
     source, target = parts.coefficients[A], parts.coefficients[B]
-    taken = []
+    changed = []
     for stage in stages.coefficients:
         new = (stage - source).abs().amax(0) > 1e-8
         assert torch.allclose(stage[:, new], target[:, new], atol=1e-8)
-        taken.append(set(torch.nonzero(new).flatten().tolist()))
-    return taken
+        changed.append(set(torch.nonzero(new).flatten().tolist()))
+    return changed
 
 
 def test_sets_that_become_one_are_one_stage(parts: Decomposition) -> None:
-    assert incremental(parts, A, B, "dynamic", (2, 3, 5)).captions[1:-1] == (
+    assert swap_incrementally(parts, A, B, "dynamic", (2, 3, 5)).captions[1:-1] == (
         "3 of 5 dynamic modes",
         "all 5 dynamic modes",
     )
 
 
 def test_modes_are_those_of_the_split(parts: Decomposition) -> None:
-    assert modes_of(parts, "static") == [0, 1, 2]
-    assert modes_of(parts, "dynamic") == [3, 4, 5, 6, 7]
+    assert part_modes(parts, "static") == [0, 1, 2]
+    assert part_modes(parts, "dynamic") == [3, 4, 5, 6, 7]
 
 
 def test_of_unequal_lengths_what_both_have_is_left(parts: Decomposition) -> None:
@@ -117,9 +117,9 @@ def test_of_unequal_lengths_what_both_have_is_left(parts: Decomposition) -> None
     lengths[A], lengths[B] = 15, 11
     masked = replace(parts, mask=torch.arange(24) < lengths[:, None])
     for stages in (
-        gradual(masked, A, B, ["level", "slow"]),
-        combinations(masked, A, B, ["level", "slow"]),
-        incremental(masked, A, B, "dynamic", (1, None)),
+        swap_cumulatively(masked, A, B, ["level", "slow"]),
+        swap_combinations(masked, A, B, ["level", "slow"]),
+        swap_incrementally(masked, A, B, "dynamic", (1, None)),
     ):
         found = [len(x) for _, x in stages.rows()]
         assert found == [15] + [11] * (len(found) - 2) + [11]
@@ -128,9 +128,9 @@ def test_of_unequal_lengths_what_both_have_is_left(parts: Decomposition) -> None
 
 def test_the_set_itself_is_not_touched(parts: Decomposition) -> None:
     before = parts.z.clone()
-    gradual(parts, A, B, ["level"])
+    swap_cumulatively(parts, A, B, ["level"])
     assert torch.equal(parts.z, before)
-    assert gradual(parts, A, B, ["level"]).parts.clips.labels["level"].tolist() == [
+    assert swap_cumulatively(parts, A, B, ["level"]).parts.clips.labels["level"].tolist() == [
         *parts.clips.labels["level"][[A, A]],
         parts.clips.labels["level"][B],
     ]
@@ -138,17 +138,17 @@ def test_the_set_itself_is_not_touched(parts: Decomposition) -> None:
 
 def test_impossible_stages_are_named(parts: Decomposition) -> None:
     with pytest.raises(InputError, match=r"unknown factor 'levle'; did you mean 'level'\?"):
-        gradual(parts, A, B, ["mark", "levle"])
-    with pytest.raises(InputError, match="expected a list of different factors, one at least, got 'level'"):
-        gradual(parts, A, B, "level")
+        swap_cumulatively(parts, A, B, ["mark", "levle"])
+    with pytest.raises(InputError, match="expected a list of different factors, at least one, got 'level'"):
+        swap_cumulatively(parts, A, B, "level")
     with pytest.raises(InputError, match="expected a list of different factors"):
-        combinations(parts, A, B, ["level", "level"])
+        swap_combinations(parts, A, B, ["level", "level"])
     with pytest.raises(InputError, match="expected a list of different factors"):
-        combinations(parts, A, B, [])
+        swap_combinations(parts, A, B, [])
     with pytest.raises(InputError, match=r"'static' or 'dynamic', got 'dynamics'; did you mean 'dynamic'\?"):
-        incremental(parts, A, B, "dynamics", (1,))
+        swap_incrementally(parts, A, B, "dynamics", (1,))
     with pytest.raises(InputError, match="expected sequences from 0 to 19"):
-        gradual(parts, A, 20, ["level"])
+        swap_cumulatively(parts, A, 20, ["level"])
     for sizes in ((), (0, 2), (3, 2), (1, 6), (None, 2)):
-        with pytest.raises(InputError, match="expected growing sizes from 1 to 5, the dynamic modes there are, got"):
-            incremental(parts, A, B, "dynamic", sizes)
+        with pytest.raises(InputError, match="expected growing sizes from 1 to 5, the number of dynamic modes, got"):
+            swap_incrementally(parts, A, B, "dynamic", sizes)

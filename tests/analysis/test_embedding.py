@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from diskoop.analysis.embedding import cluster_score, embed, fixed_selection
+from diskoop.analysis.embedding import cluster_score, embed, select_fixed
 from diskoop.data import Sequences, Units
-from diskoop.data.builtin import puppet_art
+from diskoop.data.sets import puppet_art
 from diskoop.errors import InputError
+from tests.helpers.decompositions import oscillators_as
 
 RANDOM = np.random.Generator(np.random.PCG64(5))
 FIRST, SECOND = np.repeat([0, 0, 1, 1], 20), np.repeat([0, 1, 0, 1], 20)
@@ -32,6 +33,13 @@ def test_an_embedding_keeps_neighbours_and_depends_on_its_seed_only() -> None:
     assert np.array_equal(points, embed(codes, seed=3))
 
 
+def test_codes_of_true_factors_cluster_by_their_labels() -> None:
+    parts = oscillators_as("series")
+    labels = parts.clips.labels
+    points = embed(parts.code(["level", "mark"]))
+    assert cluster_score(points, labels["level"], labels["mark"]).neighbour > 0.9
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (7, 1)])
 def test_few_points_and_one_column_are_embedded(shape: tuple[int, int]) -> None:
     assert np.isfinite(embed(RANDOM.normal(size=shape))).all()
@@ -47,7 +55,7 @@ def test_what_cannot_be_embedded_is_named() -> None:
 
 
 def test_the_papers_selection_has_324_puppets(puppets: Sequences) -> None:
-    some = fixed_selection(puppets, {"top": "red star", "pants": 2})
+    some = select_fixed(puppets, {"top": "red star", "pants": 2})
     assert len(some) == 324
     assert {name: len(np.unique(codes)) for name, codes in some.labels.items()} == {
         "skin": 6,
@@ -57,33 +65,33 @@ def test_the_papers_selection_has_324_puppets(puppets: Sequences) -> None:
         "action": 9,
     }
     assert "pants cream flares, top red star" in some.label_text(0)
-    assert len(fixed_selection(puppets, ["top", "pants"])) == 324
+    assert len(select_fixed(puppets, ["top", "pants"])) == 324
 
 
 def test_labels_alone_are_fixed_where_most_clips_are() -> None:
     labels = {"a": np.array([0, 1, 1, 1, 0]), "b": np.array([0, 0, 1, 1, 0])}
     clips = Sequences.of(np.arange(10.0).reshape(5, 2, 1), labels, units=Units())
-    chosen = fixed_selection(clips.select([4, 3, 1, 2, 2]), ("a", "b"))
+    chosen = select_fixed(clips.select([4, 3, 1, 2, 2]), ("a", "b"))
     assert set(zip(chosen.labels["a"].tolist(), chosen.labels["b"].tolist(), strict=True)) == {(1, 1)}
     assert len(chosen) == 3
 
 
 def test_impossible_selections_are_named(puppets: Sequences) -> None:
     with pytest.raises(InputError, match=r"unknown label 'tops' of puppets; did you mean 'top'\?"):
-        fixed_selection(puppets, ["tops"])
+        select_fixed(puppets, ["tops"])
     with pytest.raises(InputError, match=r"unknown top 'red stra' of puppets; did you mean 'red star'\?"):
-        fixed_selection(puppets, {"top": "red stra"})
+        select_fixed(puppets, {"top": "red stra"})
     with pytest.raises(InputError, match=r"none of the 11664 clips of puppets has \{'top': 7\}"):
-        fixed_selection(puppets, {"top": 7})
+        select_fixed(puppets, {"top": 7})
     nothings: list[Any] = [[], {}, "top"]
     for nothing in nothings:
         with pytest.raises(InputError, match="expected labels to fix"):
-            fixed_selection(puppets, nothing)
+            select_fixed(puppets, nothing)
     bare = Sequences.of(np.zeros((2, 2, 1)), {"who": np.arange(2)}, units=Units())
     with pytest.raises(InputError, match="its values have no names, so ask for a code"):
-        fixed_selection(bare, {"who": "me"})
+        select_fixed(bare, {"who": "me"})
     with pytest.raises(InputError, match="unknown label 'who' of an array; it has none"):
-        fixed_selection(Sequences.of(np.zeros((2, 2, 1)), units=Units()), ["who"])
+        select_fixed(Sequences.of(np.zeros((2, 2, 1)), units=Units()), ["who"])
 
 
 def test_perfect_clusters_score_one() -> None:

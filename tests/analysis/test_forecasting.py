@@ -1,19 +1,19 @@
-"""Known dynamics are forecast exactly, PyDMD agrees on any trajectory, and nobody sees the future."""
+"""Known dynamics are forecast exactly, PyDMD agrees on any trajectory, and no forecast depends on the future."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pydmd
 import pytest
 import torch
-from pydmd import DMD
 from torch import Tensor, nn
 
 from diskoop import load_data
 from diskoop.analysis import decomposition, forecasting
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.forecasting import Dmd, fit_dmd, forecast_errors, forecasts
-from diskoop.data.builtin.oscillators import truth
+from diskoop.analysis.forecasting import DMD, compute_forecasts, fit_dmd, forecast_errors
 from diskoop.data.sequences import PIXELS, Sequences, Units
+from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import Operator, by_distance, fit_operator
@@ -67,7 +67,7 @@ def clips() -> Sequences:
 
 
 @pytest.fixture
-def dmd(generator: torch.Generator) -> Dmd:
+def dmd(generator: torch.Generator) -> DMD:
     return fit_dmd(load_data("oscillators", "train"), 8, generator)
 
 
@@ -76,7 +76,7 @@ def run_on(clips: Sequences, decoder: nn.Module | None = None, encoder: nn.Modul
     return Identity(operator, decoder or nn.Identity(), encoder or nn.Identity())
 
 
-def test_dmd_recovers_the_oscillators(dmd: Dmd, clips: Sequences) -> None:
+def test_dmd_recovers_the_oscillators(dmd: DMD, clips: Sequences) -> None:
     operator = dmd.basis @ dmd.operator.matrix @ dmd.basis.T
     assert np.allclose(operator.numpy(), truth("oscillators").operator, atol=1e-9)
     assert np.allclose(dmd.forecast(clips.x[:, :5], 19), clips.x[:, 5:], atol=1e-8)
@@ -86,21 +86,21 @@ def test_dmd_recovers_the_oscillators(dmd: Dmd, clips: Sequences) -> None:
 @pytest.mark.filterwarnings("ignore:Input data condition")
 def test_dmd_is_that_of_pydmd_where_the_dynamics_are_known(operator: Tensor, generator: torch.Generator) -> None:
     x = embedded(trajectories(operator, batch=1, time=40, generator=generator), 12, generator)
-    ours, theirs = fit_dmd(as_signal(x[:, :30]), 7, generator), DMD(svd_rank=7).fit(x[0, :30].T.numpy())
+    ours, theirs = fit_dmd(as_signal(x[:, :30]), 7, generator), pydmd.DMD(svd_rank=7).fit(x[0, :30].T.numpy())
     found = torch.linalg.eigvals(ours.operator.matrix).numpy()
     assert np.allclose(np.sort_complex(found), np.sort_complex(theirs.eigs), atol=1e-5)
     assert np.allclose(np.sort_complex(found), np.sort_complex(torch.linalg.eigvals(operator).numpy()), atol=1e-5)
     theirs.dmd_time["tend"] = 39
-    told = ours.forecast(x[:, :1].numpy(), 39)[0]
-    assert np.allclose(told, theirs.reconstructed_data.real.T[1:], atol=1e-6)
-    assert np.allclose(told, x[0, 1:], atol=1e-6)
+    predicted = ours.forecast(x[:, :1].numpy(), 39)[0]
+    assert np.allclose(predicted, theirs.reconstructed_data.real.T[1:], atol=1e-6)
+    assert np.allclose(predicted, x[0, 1:], atol=1e-6)
 
 
 @pytest.mark.parametrize("rank", [2, 5])
 def test_dmd_is_that_of_pydmd_where_directions_are_cut_off(rank: int, generator: torch.Generator) -> None:
     """Noise makes every direction matter, so that both must cut off the same ones."""
     x = torch.randn(1, 30, 6, generator=generator, dtype=torch.float64).cumsum(1)
-    ours, theirs = fit_dmd(as_signal(x), rank, generator), DMD(svd_rank=rank).fit(x[0].T.numpy())
+    ours, theirs = fit_dmd(as_signal(x), rank, generator), pydmd.DMD(svd_rank=rank).fit(x[0].T.numpy())
     found = torch.linalg.eigvals(ours.operator.matrix).numpy()
     assert np.allclose(np.sort_complex(found), np.sort_complex(theirs.eigs), atol=1e-9)
     assert np.allclose(ours.forecast(x[:, :1].numpy(), 29)[0], theirs.reconstructed_data.real.T[1:], atol=1e-8)
@@ -114,17 +114,17 @@ def test_dmd_of_many_is_streamed(
     noisy = with_noise(replace(clips, lengths=np.arange(100) % 20 + 4))
     fitted = fit_dmd(noisy, 5, generator)
     x, mask = noisy.batch(np.arange(100), fitted.basis)
-    at_once = fit_operator(x @ fitted.basis, mask, ridge=0)
-    assert torch.allclose(fitted.operator.matrix, at_once.matrix, atol=1e-10)
+    chunk_size = fit_operator(x @ fitted.basis, mask, ridge=0)
+    assert torch.allclose(fitted.operator.matrix, chunk_size.matrix, atol=1e-10)
     assert fitted.operator.steps == int((noisy.lengths - 1).sum())
 
 
 def test_the_basis_comes_from_frames_that_have_a_successor(clips: Sequences, monkeypatch: pytest.MonkeyPatch) -> None:
     ragged = with_noise(replace(clips, lengths=np.arange(100) % 14 + 2))
     pasts = np.concatenate([x[: length - 1] for x, length in zip(ragged.x, ragged.lengths, strict=True)])
-    assert np.array_equal(forecasting._some_pasts(ragged, torch.Generator()), pasts)
-    monkeypatch.setattr(forecasting, "SAMPLE", 60)
-    some = forecasting._some_pasts(ragged, torch.Generator().manual_seed(1))
+    assert np.array_equal(forecasting._sample_past_frames(ragged, torch.Generator()), pasts)
+    monkeypatch.setattr(forecasting, "MAX_SAMPLE", 60)
+    some = forecasting._sample_past_frames(ragged, torch.Generator().manual_seed(1))
     assert 40 < len(some) <= 60
     assert (some[:, None] == pasts).all(-1).any(1).all()
     first, again, other = (fit_dmd(ragged, 3, torch.Generator().manual_seed(seed)).basis for seed in (1, 1, 2))
@@ -135,23 +135,23 @@ def test_the_basis_comes_from_frames_that_have_a_successor(clips: Sequences, mon
 def test_dmd_speaks_the_units_of_its_sequences(generator: torch.Generator, clips: Sequences) -> None:
     scale, offset = tuple(range(1, 9)), tuple(range(-40, 40, 10))
     shifted = Sequences.of(clips.x * scale + offset, units=Units(scale, offset, "float64"))
-    told = fit_dmd(shifted, 8, generator).forecast(shifted.x[:, :4], 20)
-    assert np.allclose(told, shifted.x[:, 4:], atol=1e-7)
+    predicted = fit_dmd(shifted, 8, generator).forecast(shifted.x[:, :4], 20)
+    assert np.allclose(predicted, shifted.x[:, 4:], atol=1e-7)
     still = np.broadcast_to(np.arange(192, dtype=np.uint8).reshape(3, 8, 8), (2, 5, 3, 8, 8)).copy()
-    told = fit_dmd(Sequences.of(still, units=PIXELS), 1, generator).forecast(still[:, :2], 3)
-    assert told.dtype == np.uint8
-    assert np.array_equal(told, still[:, 2:])
+    predicted = fit_dmd(Sequences.of(still, units=PIXELS), 1, generator).forecast(still[:, :2], 3)
+    assert predicted.dtype == np.uint8
+    assert np.array_equal(predicted, still[:, 2:])
 
 
-def test_known_errors_come_out(clips: Sequences, dmd: Dmd) -> None:
+def test_known_errors_come_out(clips: Sequences, dmd: DMD) -> None:
     """Our operator is exact and our decoder is off by a half; the last frame is wrong by what moved since."""
-    errors = forecast_errors(run_on(clips, Louder()), clips, steps=6, given=4, dmd=dmd)
+    errors = forecast_errors(run_on(clips, Louder()), clips, steps=6, observed=4, dmd=dmd)
     assert np.allclose(errors.ours, 0.5, atol=1e-9)
     assert np.allclose(errors.reconstruction, 0.5, atol=1e-12)
     assert np.allclose(errors.dmd, 0, atol=1e-8)
     moved = clips.x[:, 4:10] - clips.x[:, 3:4]
     assert np.allclose(errors.last_frame, np.sqrt(np.square(moved).mean(axis=(0, 2))), atol=1e-12)
-    assert (errors.given, errors.sequences, errors.left_out, errors.rank) == (4, 100, 0, 8)
+    assert (errors.observed, errors.sequences, errors.left_out, errors.rank) == (4, 100, 0, 8)
     rows = errors.table()
     assert [row["horizon"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert rows[2] == {
@@ -163,7 +163,7 @@ def test_known_errors_come_out(clips: Sequences, dmd: Dmd) -> None:
     }
 
 
-def test_errors_are_in_the_users_units(clips: Sequences, dmd: Dmd, generator: torch.Generator) -> None:
+def test_errors_are_in_the_users_units(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
     units = Units(10.0, 300.0, "float64")
     shifted = Sequences.of(clips.x * 10 + 300, units=units)
     plain = forecast_errors(run_on(clips, Louder()), clips, 5, 4, dmd)
@@ -189,7 +189,7 @@ def test_pixels_do_not_wrap_around(generator: torch.Generator) -> None:
             )
             return Decomposition.of(model, operator, clips, z, 1, by_distance, mask)
 
-    errors = forecast_errors(Flat(), clips, steps=2, given=2, dmd=fit_dmd(clips, 1, generator))
+    errors = forecast_errors(Flat(), clips, steps=2, observed=2, dmd=fit_dmd(clips, 1, generator))
     assert np.allclose(errors.last_frame, 255)
     assert np.allclose(errors.reconstruction, 0)
 
@@ -199,7 +199,7 @@ class Spread(nn.Module):
         return x.expand(*x.shape[:3], 4, 4)
 
 
-def test_what_is_too_short_is_left_out(clips: Sequences, dmd: Dmd) -> None:
+def test_what_is_too_short_is_left_out(clips: Sequences, dmd: DMD) -> None:
     run = run_on(clips, Louder())
     ragged = replace(clips, lengths=np.arange(100) % 20 + 4)
     enough = np.flatnonzero(ragged.lengths >= 11)
@@ -207,27 +207,27 @@ def test_what_is_too_short_is_left_out(clips: Sequences, dmd: Dmd) -> None:
     same = forecast_errors(run, clips.select(enough), 6, 5, dmd)
     assert errors.table() == same.table()
     assert (errors.sequences, errors.left_out) == (len(enough), 100 - len(enough))
-    with pytest.raises(InputError, match="sequences of at least 24, got 100 of 4 to 23 frames in oscillators"):
+    with pytest.raises(InputError, match="sequences of at least 24 frames, got 100 of 4 to 23 frames in oscillators"):
         forecast_errors(run, ragged, 20, 4, dmd)
-    with pytest.raises(InputError, match="at least 1 step from at least 2 given frames, got steps 0 and given 4"):
+    with pytest.raises(InputError, match="at least 1 step from at least 2 observed frames, got 0 and 4"):
         forecast_errors(run, clips, 0, 4, dmd)
-    with pytest.raises(InputError, match="got steps 3 and given 1"):
+    with pytest.raises(InputError, match="got 3 and 1"):
         forecast_errors(run, clips, 3, 1, dmd)
 
 
-def test_the_future_has_no_say(clips: Sequences, dmd: Dmd) -> None:
+def test_the_future_has_no_say(clips: Sequences, dmd: DMD) -> None:
     """Not even through an encoder that looks at everything it is given."""
     run = run_on(clips, encoder=AroundTheMean())
     x = clips.x.copy()
     x[:, 6:] = 1e6
     changed = Sequences.of(x, units=clips.units)
-    told, told_again = (forecasts(run, some, 5, 6, dmd) for some in (clips, changed))
+    predicted, predicted_again = (compute_forecasts(run, some, 5, 6, dmd) for some in (clips, changed))
     for name in ("ours", "last_frame", "dmd"):
-        assert told[name].shape == (100, 5, 8)
-        assert np.array_equal(told[name], told_again[name])
+        assert predicted[name].shape == (100, 5, 8)
+        assert np.array_equal(predicted[name], predicted_again[name])
 
 
-def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: Dmd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: DMD, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_on(clips, Louder())
     once = forecast_errors(run, clips, 4, 4, dmd)
     monkeypatch.setattr(decomposition, "CHUNK", 30)
@@ -235,14 +235,14 @@ def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: Dmd, monkeypatch: pyte
         assert row == pytest.approx(same)
 
 
-def test_impossible_fits_are_named(clips: Sequences, dmd: Dmd, generator: torch.Generator) -> None:
-    sentence = "expected a rank from 1 to 8, as oscillators has 8 numbers a frame and .* frames are looked at, got "
+def test_impossible_fits_are_named(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
+    sentence = "expected a rank from 1 to 8, as oscillators has 8 features per frame and .* frames are used, got "
     for rank in (0, 9):
         with pytest.raises(InputError, match=f"{sentence}{rank}"):
             fit_dmd(clips, rank, generator)
     with pytest.raises(InputError, match="the frames of an array hold NaN"):
         fit_dmd(as_signal(torch.full((1, 5, 3), torch.nan)), 2, generator)
-    with pytest.raises(InputError, match=r"expected frames \(n, given, 8\), got \(3, 8\)"):
+    with pytest.raises(InputError, match=r"expected frames \(n, observed, 8\), got \(3, 8\)"):
         dmd.forecast(np.zeros((3, 8)), 2)
-    with pytest.raises(InputError, match=r"expected frames \(n, given, 8\), got \(3, 4, 7\)"):
+    with pytest.raises(InputError, match=r"expected frames \(n, observed, 8\), got \(3, 4, 7\)"):
         dmd.forecast(np.zeros((3, 4, 7)), 2)

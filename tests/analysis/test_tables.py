@@ -14,9 +14,9 @@ from diskoop import load_data
 from diskoop.analysis import tables
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.tables import table, write_table
-from diskoop.data.builtin.oscillators import truth
+from diskoop.data.formats.tables import read_table
 from diskoop.data.sequences import Sequences, Units
-from diskoop.data.tables import read_table
+from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError, Unavailable
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import Factor, by_distance, fit_operator
@@ -70,13 +70,13 @@ def test_strength_is_the_distance_from_the_average(parts: Decomposition) -> None
     known = truth("oscillators")
     static = parts.clips.x[:, 0] @ sum(known.projectors[name] for name in known.static)
     expected = np.linalg.norm(static - static.mean(0), axis=1)
-    assert np.allclose(table(parts)["strength.static"], expected, atol=1e-8)
-    assert np.allclose(table(parts, frames=True)["strength.static"], expected.repeat(24), atol=1e-8)
+    assert np.allclose(table(parts)["distance.static"], expected, atol=1e-8)
+    assert np.allclose(table(parts, frames=True)["distance.static"], expected.repeat(24), atol=1e-8)
     x = parts.clips.x
     moving = x @ sum(known.projectors[name] for name in known.projectors if name not in known.static)
     far = np.linalg.norm(moving - moving.mean((0, 1)), axis=-1)
-    assert np.allclose(table(parts)["strength.dynamic"], np.sqrt(np.square(far).mean(1)), atol=1e-8)
-    assert np.allclose(table(parts, frames=True)["strength.dynamic"], far.ravel(), atol=1e-8)
+    assert np.allclose(table(parts)["distance.dynamic"], np.sqrt(np.square(far).mean(1)), atol=1e-8)
+    assert np.allclose(table(parts, frames=True)["distance.dynamic"], far.ravel(), atol=1e-8)
 
 
 def test_modes_are_the_coefficients(parts: Decomposition) -> None:
@@ -103,7 +103,7 @@ def test_only_frames_that_exist_have_rows(ragged: Decomposition) -> None:
     assert columns["offset"][:3].tolist() == [0, 7, 14]
     assert columns["label.length"].tolist() == list(range(50))  # its own, beside the number of frames
     owner = np.repeat(np.arange(50), lengths)
-    for name in ("strength.static", "strength.dynamic", "strength.level, or mark"):
+    for name in ("distance.static", "distance.dynamic", "distance.level, or mark"):
         of_clip = np.sqrt(np.bincount(owner, np.square(by_frame[name])) / lengths)
         assert np.allclose(columns[name], of_clip, atol=1e-12)
     assert np.allclose(columns["mode.4.imag"], np.bincount(owner, by_frame["mode.4.imag"]) / lengths, atol=1e-12)
@@ -138,7 +138,7 @@ def test_csv_is_plain_utf8(ragged: Decomposition, tmp_path: Path) -> None:
         rows = list(csv.DictReader(stream))
     columns = table(ragged)
     assert [row["clip"] for row in rows] == columns["clip"].tolist()
-    for name in ("strength.dynamic", "mode.0.real", "mode.4.imag"):
+    for name in ("distance.dynamic", "mode.0.real", "mode.4.imag"):
         assert [float(row[name]) for row in rows] == columns[name].tolist()
     assert rows[1]["offset"] == "7"
 
@@ -163,7 +163,7 @@ def test_impossible_files_are_named(parts: Decomposition, tmp_path: Path, monkey
     with pytest.raises(InputError, match=r"ending in \.csv or \.parquet, got '.*table\.xlsx'"):
         write_table(parts, tmp_path / "table.xlsx")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Unavailable, match=r"takes pyarrow: pip install 'diskoop\[parquet\]'"):
+    with pytest.raises(Unavailable, match=r"needs pyarrow: pip install 'diskoop\[parquet\]'"):
         write_table(parts, tmp_path / "table.parquet")
     assert list(tmp_path.iterdir()) == []
 

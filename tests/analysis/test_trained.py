@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from diskoop import load
-from diskoop.data.builtin.oscillators import truth
+from diskoop.data.sets.oscillators import truth
 from diskoop.settings import Settings
 from diskoop.training import loop
-from tests.training.test_loop import Quiet
+from tests.helpers.training import Quiet
 
 TOLERANCE = 0.1  # root mean squared error of a swap, of what the swap should change
 
@@ -27,7 +27,7 @@ def test_a_trained_run_finds_and_swaps_the_known_factors(tmp_path: Path) -> None
     )
     loop.train(settings, tmp_path / "run", reporter=Quiet())
     run = load(tmp_path / "run")
-    run = run.keep(run.find_factors())
+    run = run.save_factors(run.find_factors())
     clips, known = run.data("test"), truth("oscillators")
     parts, x = run.decompose(clips), clips.x
     assert len(parts.factors) == 7  # static, dynamic and the five that made the set
@@ -41,8 +41,8 @@ def test_a_trained_run_finds_and_swaps_the_known_factors(tmp_path: Path) -> None
     static = np.sum([known.projectors[name] for name in known.static], axis=0)
     assert error("static", static) < TOLERANCE
     assert error("dynamic", np.eye(8) - static) < TOLERANCE
-    assert run.found is not None
-    errors = {name: [error(mine, p) for mine in run.found.names] for name, p in known.projectors.items()}
-    best = {name: run.found.names[int(np.argmin(each))] for name, each in errors.items()}
+    assert run.factors is not None
+    errors = {name: [error(mine, p) for mine in run.factors.names] for name, p in known.projectors.items()}
+    best = {name: run.factors.names[int(np.argmin(each))] for name, each in errors.items()}
     assert len(set(best.values())) == 5
     assert all(min(each) < 3 * TOLERANCE for each in errors.values())

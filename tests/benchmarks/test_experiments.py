@@ -9,11 +9,11 @@ import yaml
 
 from benchmarks import experiments
 from diskoop.errors import InputError
-from diskoop.interfaces.reproduce import trained
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder
 from diskoop.training.loop import with_absolute_paths
 from diskoop.training.progress import Reporter
+from diskoop.workflows.training import train_or_resume
 
 PLANS = sorted((Path(experiments.__file__).parent / "plans").glob("*.yaml"))
 
@@ -44,14 +44,14 @@ def test_a_run_is_known_again_whose_data_lie_at_a_relative_path(
     for file in (folder.model, folder.operator):
         file.touch()  # trained, so it is not trained but opened
     with pytest.raises(InputError, match=r"model.safetensors is damaged"):
-        trained(settings, folder.path, "", Reporter())
+        train_or_resume(settings, folder.path, "", Reporter())
 
 
 def test_a_run_of_other_settings_is_not_taken_for_the_plans(tmp_path: Path) -> None:
     settings = Settings.load("demo")
     settings.save(RunFolder(tmp_path).settings)
     with pytest.raises(InputError, match="holds a run with other settings"):
-        trained(settings.replaced({"loss": {"rec": 1.0}}), tmp_path, "", Reporter())
+        train_or_resume(settings.replaced({"loss": {"rec": 1.0}}), tmp_path, "", Reporter())
 
 
 def test_a_table_has_the_mean_and_the_worst() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from diskoop.settings import Settings
 from diskoop.training import loop
-from tests.interfaces.test_commands import SERIES
-from tests.training.test_loop import Quiet
+from tests.helpers.training import SERIES, Quiet
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "factors.py"
 

@@ -1,4 +1,4 @@
-"""Memory does not grow with the set. Speed is for people to look at: `python benchmarks/loader.py`."""
+"""Memory does not grow with the data set; `python benchmarks/loader.py` prints the speed too."""
 
 import json
 import subprocess

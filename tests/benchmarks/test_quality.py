@@ -18,7 +18,7 @@ def test_ways_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_whole_training_leaves_a_run_and_its_losses(tmp_path: Path) -> None:
-    small = {"data": {"limit": 16}, "train": {"epochs": 2, "batch": 8, "device": "cpu"}, "model": {"width": 4}}
+    small = {"data": {"limit": 16}, "train": {"epochs": 2, "batch_size": 8, "device": "cpu"}, "model": {"width": 4}}
     row = quality.trained(Settings.load("demo").replaced(small), True, tmp_path / "run")
     assert list(row) == ["epoch 1", "epoch 2", "validation"]
     assert min(row.values()) > 0

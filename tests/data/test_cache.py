@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
-from diskoop.data.cache import FrameFile, digest, drawn_once, kept_once, mapped
+from diskoop.data.cache import FrameWriter, cached_array, cached_frames, digest, load_mmap
 from diskoop.errors import InputError
 
 
@@ -35,40 +35,40 @@ def test_a_growing_file_is_what_went_in(
     whole = np.concatenate(blocks)
     kept = min(back, len(whole))
     with (tmp_path / "grown.npy").open("wb+") as stream:
-        file = FrameFile(stream)
+        file = FrameWriter(stream)
         for block in blocks:
             file.append(block)
-        file.rewind(kept)
+        file.truncate(kept)
         if kept == 0:
             file.append(blocks[0])
         file.append(blocks[0])
         file.finish()
     expected = np.concatenate([whole[:kept] if kept else blocks[0], blocks[0]])
-    assert np.array_equal(mapped(tmp_path / "grown.npy"), expected)
+    assert np.array_equal(load_mmap(tmp_path / "grown.npy"), expected)
     assert np.array_equal(np.load(tmp_path / "grown.npy"), expected)
 
 
 def test_another_kind_may_follow_when_all_is_forgotten(tmp_path: Path) -> None:
     with (tmp_path / "grown.npy").open("wb+") as stream:
-        file = FrameFile(stream)
-        file.rewind(0)
+        file = FrameWriter(stream)
+        file.truncate(0)
         file.append(np.zeros((3, 5), np.float32))
-        file.rewind(0)
+        file.truncate(0)
         file.append(np.ones((2, 7), np.uint8))
         file.finish()
-    assert np.array_equal(mapped(tmp_path / "grown.npy"), np.ones((2, 7), np.uint8))
+    assert np.array_equal(load_mmap(tmp_path / "grown.npy"), np.ones((2, 7), np.uint8))
 
 
 def test_frames_are_written_once_and_mapped(own_cache: Path) -> None:
     times = []
 
-    def write(file: FrameFile) -> dict[str, Any]:
+    def write(file: FrameWriter) -> dict[str, Any]:
         times.append(1)
         file.append(np.arange(6.0).reshape(3, 2))
         return {"names": ["a"]}
 
     for _ in range(2):
-        frames, facts = kept_once("mine", "key", write)
+        frames, facts = cached_frames("mine", "key", write)
         assert isinstance(frames, np.memmap)
         assert not frames.flags.writeable
         assert frames.tolist() == [[0, 1], [2, 3], [4, 5]]
@@ -77,22 +77,22 @@ def test_frames_are_written_once_and_mapped(own_cache: Path) -> None:
 
 
 def test_another_process_may_be_faster(own_cache: Path) -> None:
-    def write(value: float) -> Callable[[FrameFile], dict[str, Any]]:
-        def append(file: FrameFile) -> dict[str, Any]:
+    def write(value: float) -> Callable[[FrameWriter], dict[str, Any]]:
+        def append(file: FrameWriter) -> dict[str, Any]:
             if value == 1:  # while this one is at it, the other one comes and goes
-                kept_once("mine", "key", write(2))
+                cached_frames("mine", "key", write(2))
             file.append(np.full((3, 2), value))
             return {}
 
         return append
 
-    frames, _ = kept_once("mine", "key", write(1))
+    frames, _ = cached_frames("mine", "key", write(1))
     assert (frames == 2).all()
     assert [path.name for path in own_cache.iterdir()] == ["mine-key"]
 
 
 def test_a_failure_leaves_nothing(own_cache: Path) -> None:
-    def fail(file: FrameFile) -> dict[str, Any]:
+    def fail(file: FrameWriter) -> dict[str, Any]:
         file.append(np.zeros((1, 1)))
         raise InputError("no")
 
@@ -100,9 +100,9 @@ def test_a_failure_leaves_nothing(own_cache: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(InputError):
-        kept_once("mine", "key", fail)
+        cached_frames("mine", "key", fail)
     with pytest.raises(KeyboardInterrupt):
-        drawn_once("mine", "key", (2, 2), stop)
+        cached_array("mine", "key", (2, 2), stop)
     assert list(own_cache.iterdir()) == []
 
 

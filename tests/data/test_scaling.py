@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from diskoop.data import scaling
-from diskoop.data.scaling import measure, signal_units
+from diskoop.data.scaling import compute_statistics, signal_units
 
 
 @given(
@@ -25,30 +25,30 @@ def test_mean_and_deviation_are_numpys(lengths: list[int], seed: int, offset: fl
     train[0] = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaling, "CHUNK_BYTES", chunk)
-        scale = measure(frames, starts, sizes, train)
+        statistics = compute_statistics(frames, starts, sizes, train)
     every = [frames[start : start + length] for start, length in zip(starts, lengths, strict=True)]
     some_frames = np.concatenate([clip for clip, wanted in zip(every, train, strict=True) if wanted])
     deviation = some_frames.std(0)
-    assert np.allclose(scale.mean, some_frames.mean(0), rtol=1e-12)
-    assert np.allclose(scale.spread[:2], np.where(deviation[:2] > 0, deviation[:2], 1), rtol=1e-6, atol=1e-9 * offset)
-    assert scale.spread[2] == 1
-    assert scale.low == np.concatenate(every).min()
-    assert scale.high == np.concatenate(every).max()
-    assert len(scale.bad) == 0
+    assert np.allclose(statistics.mean, some_frames.mean(0), rtol=1e-12)
+    assert np.allclose(statistics.std[:2], np.where(deviation[:2] > 0, deviation[:2], 1), rtol=1e-6, atol=1e-9 * offset)
+    assert statistics.std[2] == 1
+    assert statistics.low == np.concatenate(every).min()
+    assert statistics.high == np.concatenate(every).max()
+    assert len(statistics.non_finite) == 0
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_named(value: float) -> None:
     frames = np.zeros((20, 2))
     frames[[9, 13], 1] = value
-    scale = measure(frames, np.arange(5) * 4, np.full(5, 4), np.ones(5, bool))
-    assert scale.bad.tolist() == [2, 3]
+    statistics = compute_statistics(frames, np.arange(5) * 4, np.full(5, 4), np.ones(5, bool))
+    assert statistics.non_finite.tolist() == [2, 3]
 
 
 def test_units_keep_the_precision_of_the_data() -> None:
-    scale = measure(np.arange(8.0).reshape(4, 2), np.array([0]), np.array([4]), np.ones(1, bool))
+    statistics = compute_statistics(np.arange(8.0).reshape(4, 2), np.array([0]), np.array([4]), np.ones(1, bool))
     for given_type, kept in (("f2", "float32"), ("f4", "float32"), ("f8", "float64"), ("i2", "float32")):
-        assert signal_units(scale, np.dtype(given_type)).dtype == kept
-    units = signal_units(scale, np.dtype("f8"), features=("a", "b"), rate=16_000)
+        assert signal_units(statistics, np.dtype(given_type)).dtype == kept
+    units = signal_units(statistics, np.dtype("f8"), features=("a", "b"), rate=16_000)
     assert units.offset == (3.0, 4.0)
     assert (units.features, units.rate) == (("a", "b"), 16_000)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from diskoop.data import PIXELS, Sequences, Units
-from diskoop.data.sequences import mask_of, split_groups, split_in_order, windows
+from diskoop.data.assembly import window_starts
+from diskoop.data.sequences import length_mask
 from diskoop.errors import InputError
 
 X = np.arange(6 * 4 * 2, dtype=np.float32).reshape(6, 4, 2)
@@ -28,14 +29,14 @@ def ragged(lengths: list[int]) -> Sequences:
     return Sequences(frames, sizes.cumsum() - sizes, np.array(lengths), units=Units(dtype="float64"), name="ragged")
 
 
-def tracked(lengths: list[int]) -> Sequences:
+def with_beats(lengths: list[int]) -> Sequences:
     """Frames whose code is their number."""
-    return replace(ragged(lengths), tracks={"beat": np.arange(sum(lengths))}, values={"beat": list("abcdefghij")})
+    return replace(ragged(lengths), frame_labels={"beat": np.arange(sum(lengths))}, values={"beat": list("abcdefghij")})
 
 
 def cut(clips: Sequences, window: int, stride: int) -> Sequences:
     """Windows of whole clips."""
-    begins = [windows(int(length), window, stride) for length in clips.lengths]
+    begins = [window_starts(int(length), window, stride) for length in clips.lengths]
     clip, begin = np.repeat(np.arange(len(clips)), [len(some) for some in begins]), np.concatenate(begins)
     sizes = np.minimum(clips.lengths[clip], window)
     return replace(clips, starts=clips.starts[clip] + begin, lengths=sizes, clips=clip, offsets=begin)
@@ -45,7 +46,7 @@ def test_selecting_twice_picks_from_the_first_pick(clips: Sequences) -> None:
     few = clips.select([5, 3, 1]).select([2, 0])
     assert few.shape == (2, 4, 2)
     assert np.array_equal(few.x, X[[1, 5]])
-    assert np.array_equal(few.take([1]), X[[5]])
+    assert np.array_equal(few.read([1]), X[[5]])
     assert few.labels["kind"].tolist() == [1, 1]
     assert few.label_text(0) == "kind wild"
     assert [few.clip_name(index) for index in (0, 1)] == ["an array 1", "an array 5"]
@@ -55,8 +56,9 @@ def test_any_way_of_indexing_selects_the_same(clips: Sequences) -> None:
     wild = clips.select(clips.labels["kind"] == 1)
     assert wild.shape == (3, 4, 2)
     assert np.array_equal(wild.x, X[[1, 3, 5]])
-    assert np.array_equal(wild.take([-1]), X[[5]])
+    assert np.array_equal(wild.read([-1]), X[[5]])
     assert np.array_equal(clips.select(slice(1, None, 2)).x, wild.x)
+    assert np.array_equal(clips.select((1, 3, 5)).x, wild.x)
     with pytest.raises(InputError, match="holds no sequences"):
         clips.select([])
     with pytest.raises(InputError, match="cannot select from 6 sequences: index 9 is out of bounds"):
@@ -65,7 +67,7 @@ def test_any_way_of_indexing_selects_the_same(clips: Sequences) -> None:
 
 def test_it_says_what_it_is(clips: Sequences) -> None:
     assert repr(clips) == "Sequences(an array: 6 x (4, 2) float32, labels kind)"
-    assert repr(tracked([2, 3])) == "Sequences(ragged: 2 x (3, 2) float64, tracks beat)"
+    assert repr(with_beats([2, 3])) == "Sequences(ragged: 2 x (3, 2) float64, frame labels beat)"
 
 
 def test_batches_come_in_the_models_type_and_units() -> None:
@@ -111,77 +113,68 @@ def test_padding_is_as_long_as_the_batch_needs_and_masked() -> None:
     assert clips.x.shape == (3, 5, 2)
 
 
-def test_a_track_says_something_of_every_frame() -> None:
-    clips = tracked([2, 5, 3])
-    assert clips.track("beat", [0, 2]).tolist() == [[0, 1, -1], [7, 8, 9]]
-    assert clips.track("beat", np.array([1])).tolist() == [[2, 3, 4, 5, 6]]
-    assert clips.track("beat", []).shape == (0, 0)
+def test_a_frame_label_has_a_code_for_every_frame() -> None:
+    clips = with_beats([2, 5, 3])
+    assert clips.frame_label("beat", [0, 2]).tolist() == [[0, 1, -1], [7, 8, 9]]
+    assert clips.frame_label("beat", np.array([1])).tolist() == [[2, 3, 4, 5, 6]]
+    assert clips.frame_label("beat", []).shape == (0, 0)
     fewer = clips.select([2, 0]).select([1])
-    assert fewer.track("beat", [0]).tolist() == [[0, 1]]
-    assert fewer.tracks is clips.tracks
-    assert replace(clips, parts=np.array([0, 2, 1], np.int8)).part("test").track("beat", [0]).tolist() == [
+    assert fewer.frame_label("beat", [0]).tolist() == [[0, 1]]
+    assert fewer.frame_labels is clips.frame_labels
+    assert replace(clips, split_codes=np.array([0, 2, 1], np.int8)).split("test").frame_label("beat", [0]).tolist() == [
         [2, 3, 4, 5, 6]
     ]
 
 
 @given(some.lists(some.integers(2, 30), min_size=1, max_size=4), some.integers(2, 12), some.integers(1, 12))
-def test_a_windows_track_is_its_clips_from_its_offset_on(lengths: list[int], window: int, stride: int) -> None:
-    clips = tracked(lengths)
+def test_a_windows_frame_label_is_its_clips_from_its_offset_on(lengths: list[int], window: int, stride: int) -> None:
+    clips = with_beats(lengths)
     pieces = cut(clips, window, min(stride, window))
     assert pieces.clips is not None
     assert pieces.offsets is not None
     for index, (clip, begin) in enumerate(zip(pieces.clips, pieces.offsets, strict=True)):
-        assert np.array_equal(pieces.track("beat", [index])[0], clips.track("beat", [clip])[0][begin : begin + window])
-    codes = pieces.track("beat", np.arange(len(pieces)))
+        assert np.array_equal(
+            pieces.frame_label("beat", [index])[0], clips.frame_label("beat", [clip])[0][begin : begin + window]
+        )
+    codes = pieces.frame_label("beat", np.arange(len(pieces)))
     x = pieces.x  # a frame holds twice its number, and one
     assert np.array_equal(codes >= 0, x[..., 0] > 0)
     assert np.array_equal(2.0 * codes[codes >= 0] + 1, x[codes >= 0, 0])
 
 
-def test_tracks_do_not_read_frames() -> None:
+def test_frame_labels_do_not_read_frames() -> None:
     class Shut(np.ndarray):
         def __getitem__(self, at: Any) -> Any:
             raise AssertionError("read")
 
-    clips = tracked([2, 5, 3])
+    clips = with_beats([2, 5, 3])
     shut = replace(clips, frames=clips.frames.view(Shut))
     with pytest.raises(AssertionError, match="read"):
-        shut.take([0])
-    assert shut.select([1, 2]).track("beat", [1]).tolist() == [[7, 8, 9]]
+        shut.read([0])
+    assert shut.select([1, 2]).frame_label("beat", [1]).tolist() == [[7, 8, 9]]
 
 
-def test_tracks_that_do_not_fit_are_named() -> None:
-    clips = tracked([2, 3])
-    with pytest.raises(InputError, match=r"track 'beat' of ragged: expected a code for each of 5 frames, got .*\(4,\)"):
-        replace(clips, tracks={"beat": np.arange(4)})
+def test_frame_labels_that_do_not_fit_are_named() -> None:
+    clips = with_beats([2, 3])
+    with pytest.raises(
+        InputError, match=r"frame label 'beat' of ragged: expected a code for each of 5 frames, got.*\(4,\)"
+    ):
+        replace(clips, frame_labels={"beat": np.arange(4)})
     with pytest.raises(InputError, match=r"expected a code for each of 5 frames, got shape \(5, 1\)"):
-        replace(clips, tracks={"beat": np.zeros((5, 1), int)})
-    with pytest.raises(InputError, match="ragged has a label and a track 'beat'; call one of them something else"):
+        replace(clips, frame_labels={"beat": np.zeros((5, 1), int)})
+    with pytest.raises(InputError, match="ragged has a label and a frame label 'beat'; rename one of them"):
         replace(clips, labels={"beat": np.zeros(2, int)})
-    with pytest.raises(InputError, match="ragged has no track 'beats'; did you mean 'beat'"):
-        clips.track("beats", [0])
-    with pytest.raises(InputError, match="ragged has no track 'beat'; it has none"):
-        ragged([2, 3]).track("beat", [0])
+    with pytest.raises(InputError, match="ragged has no frame label 'beats'; did you mean 'beat'"):
+        clips.frame_label("beats", [0])
+    with pytest.raises(InputError, match="ragged has no frame label 'beat'; it has none"):
+        ragged([2, 3]).frame_label("beat", [0])
 
 
-def test_mask_of() -> None:
-    assert mask_of(np.array([3, 3])) is None
-    mask = mask_of(np.array([1, 2]))
+def test_length_mask() -> None:
+    assert length_mask(np.array([3, 3])) is None
+    mask = length_mask(np.array([1, 2]))
     assert mask is not None
     assert mask.tolist() == [[True, False], [True, True]]
-
-
-@given(some.integers(2, 60), some.integers(2, 20), some.integers(1, 20))
-def test_windows_cover_every_frame_and_only_those(length: int, window: int, stride: int) -> None:
-    stride = min(stride, window)
-    cut = windows(length, window, stride)
-    covered = np.zeros(length, int)
-    size = min(window, length)
-    for begin in cut:
-        assert 0 <= begin <= length - size
-        covered[begin : begin + size] += 1
-    assert covered.min() >= 1
-    assert len(set(cut.tolist())) == len(cut)
 
 
 @given(
@@ -192,7 +185,7 @@ def test_stitched_windows_are_the_clips(lengths: list[int], window: int, stride:
     cut = [
         (i, int(at), min(window, length))
         for i, length in enumerate(lengths)
-        for at in windows(length, window, min(stride, window))
+        for at in window_starts(length, window, min(stride, window))
     ]
     order = data.draw(some.permutations(cut))
     clip, begin, size = (np.array(column) for column in zip(*order, strict=True))
@@ -207,7 +200,7 @@ def test_stitched_windows_are_the_clips(lengths: list[int], window: int, stride:
     whole = pieces.stitch(pieces.x)
     assert len(whole) == len(lengths)
     for i in range(len(lengths)):
-        assert np.allclose(whole[f"clip {i}"], clips.take([i])[0], rtol=1e-15)
+        assert np.allclose(whole[f"clip {i}"], clips.read([i])[0], rtol=1e-15)
 
 
 def test_overlapping_windows_meet_in_the_middle() -> None:
@@ -241,47 +234,14 @@ def test_a_gap_between_windows_is_named() -> None:
         clips.stitch(clips.x[:1])
 
 
-def test_parts(clips: Sequences) -> None:
+def test_splits_are_selected_by_their_codes(clips: Sequences) -> None:
     with pytest.raises(InputError, match="an array has no sequences to test on"):
-        clips.part("test")
-    parted = replace(clips, parts=np.array([0, 0, 2, 1, 0, 2], np.int8))
-    assert [parted.count(split) for split in ("train", "val", "test", "all")] == [3, 1, 2, 6]
-    assert np.array_equal(parted.part("test").x, X[[2, 5]])
-    assert parted.part("all") is parted
-    assert parted.part("test").count("test") == 2
-
-
-def test_splits_take_their_turns() -> None:
-    assert split_in_order(10, 3, 0.3).tolist() == [0] * 5 + [1] * 2 + [2] * 3
-    assert split_in_order(10, 3, 0.0).tolist() == [0] * 7 + [2] * 3
-
-
-@given(some.lists(some.integers(0, 9), min_size=3, max_size=60), some.floats(0, 0.4), some.floats(0, 0.4))
-def test_nobody_is_in_two_splits(groups: list[int], holdout: float, test: float) -> None:
-    if len(set(groups)) < 3:
-        return
-    parts = split_groups(np.array(groups), holdout, test)
-    homes = {group: {int(part) for part, of in zip(parts, groups, strict=True) if of == group} for group in groups}
-    assert all(len(home) == 1 for home in homes.values())
-    assert (parts == 0).any()
-    assert (parts == 1).any() == (holdout > 0)
-    assert (parts == 2).any() == (test > 0)
-    assert np.array_equal(parts, split_groups(np.array(groups), holdout, test))
-
-
-def test_a_split_that_was_given_is_kept() -> None:
-    said = np.array([0] * 8 + [2] * 2, np.int8)
-    drawn = split_groups(np.arange(10), 0.25, said=said)
-    assert ((drawn == 2) == (said == 2)).all()
-    assert (drawn == 1).sum() == 2
-    # A group that was said to be in training and in testing stays where it was said to be.
-    torn = split_groups(np.arange(10) % 5, 0.9, said=said)
-    assert ((torn == 2) == (said == 2)).all()
-    complete = np.array([0, 1, 2], np.int8)
-    assert np.array_equal(split_groups(np.arange(3), 0.1, said=complete), complete)
-    assert split_groups(np.arange(3), 0.0, said=complete).tolist() == [0, 0, 2]
-    with pytest.raises(InputError, match="nothing is left to train on"):
-        split_groups(np.array([0, 1]), 0.1)
+        clips.split("test")
+    halves = replace(clips, split_codes=np.array([0, 0, 2, 1, 0, 2], np.int8))
+    assert [halves.split_size(split) for split in ("train", "val", "test", "all")] == [3, 1, 2, 6]
+    assert np.array_equal(halves.split("test").x, X[[2, 5]])
+    assert halves.split("all") is halves
+    assert halves.split("test").split_size("test") == 2
 
 
 @pytest.mark.parametrize(

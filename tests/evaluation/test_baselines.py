@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,34 +15,46 @@ from torch import nn
 
 from diskoop import load_data
 from diskoop.analysis import decomposition
-from diskoop.analysis.discovery import DiscoveryResult
-from diskoop.data.builtin.oscillators import truth
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.discovery.results import DiscoveryResult
 from diskoop.data.sequences import Sequences, Units
+from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.evaluation import baselines
-from diskoop.evaluation.baselines import mean_cepstrum, mean_spectrum, pca_dmd, slow_features, untrained
+from diskoop.evaluation.baselines import (
+    leaky_model,
+    mean_cepstrum,
+    mean_spectrum,
+    pca_dmd,
+    slow_features,
+    untrained_network,
+)
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics import fit_operator
 from diskoop.run import Run
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import RunFolder
-from diskoop.training.loop import frozen_operator
+from diskoop.training.frozen_operator import fit_frozen_operator
 
 Array = NDArray[Any]
 Baseline = Callable[..., Run]
 LINEAR = [pca_dmd, slow_features]
-EVERY = [pca_dmd, slow_features, untrained]
+EVERY = [pca_dmd, slow_features, untrained_network]
 
 
 def run_on(train: Sequences, k: int, static: int, dtype: torch.dtype = torch.float32, ridge: float = 1e-9) -> Run:
     """A run that has learnt nothing yet."""
     settings = Settings.of(
-        {"model": {"k": k, "h": 8, "width": 4, "ridge": ridge}, "spectrum": {"static": static}, "train": {"batch": 24}}
+        {
+            "model": {"k": k, "h": 8, "width": 4, "ridge": ridge},
+            "spectrum": {"static": static},
+            "train": {"batch_size": 24},
+        }
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(99)
         model = build_model(settings.model, train.shape[2:]).to(dtype).eval()
-    return Run(settings, model, frozen_operator(model, train, 24), train.units, RunFolder(Path("runs/nowhere")))
+    return Run(settings, model, fit_frozen_operator(model, train, 24), train.units, RunFolder(Path("runs/nowhere")))
 
 
 def random(seed: int = 0) -> np.random.Generator:
@@ -148,7 +160,7 @@ def test_latents_are_white_whatever_frames_were_sampled(baseline: Baseline, monk
     clips = film()
     run = run_on(clips, 5, 2)
     whole = latents(baseline(run, clips), clips).reshape(-1, 5)
-    monkeypatch.setattr(baselines, "SAMPLE", 8)
+    monkeypatch.setattr(baselines, "SAMPLE_FRAMES", 8)
     z, again, other = (latents(baseline(run, clips, seed), clips).reshape(-1, 5) for seed in (0, 0, 1))
     for each in (whole, z, other):
         assert np.allclose(each.mean(0), 0, atol=1e-5)
@@ -161,16 +173,16 @@ def test_latents_are_white_whatever_frames_were_sampled(baseline: Baseline, monk
 def test_a_sample_is_of_real_frames_in_the_models_units(monkeypatch: pytest.MonkeyPatch) -> None:
     clips = ragged()
     frames = real_frames(clips)[0]
-    same = (baselines._some_frames(clips, 0).numpy()[:, None] == frames).all(-1)
+    same = (baselines._sample_frames(clips, 0).numpy()[:, None] == frames).all(-1)
     assert same.any(1).all()
     assert same.any(0).mean() > 0.8
-    monkeypatch.setattr(baselines, "SAMPLE", 50)
-    assert 30 < len(baselines._some_frames(clips, 0)) <= 50
+    monkeypatch.setattr(baselines, "SAMPLE_FRAMES", 50)
+    assert 30 < len(baselines._sample_frames(clips, 0)) <= 50
 
 
 def test_a_sample_finds_nearly_the_directions_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are 3072 numbers in a frame and 15 directions are looked along."""
-    monkeypatch.setattr(baselines, "SAMPLE", 100)
+    monkeypatch.setattr(baselines, "SAMPLE_FRAMES", 100)
     clips = film()
     run = pca_dmd(run_on(clips, 5, 2), clips)
     frames = torch.from_numpy(clips.x.reshape(-1, 3072) / 255)
@@ -183,12 +195,12 @@ def test_a_sample_finds_nearly_the_directions_of_all(monkeypatch: pytest.MonkeyP
 def test_the_pass_over_all_frames_is_streamed(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     clips = ragged()
     run = run_on(clips, 4, 1, torch.float64)
-    at_once = baseline(run, clips)
+    chunk_size = baseline(run, clips)
     monkeypatch.setattr(decomposition, "CHUNK", 7)
     streamed = baseline(run, clips)
-    for mine, other in zip(streamed.model.parameters(), at_once.model.parameters(), strict=True):
+    for mine, other in zip(streamed.model.parameters(), chunk_size.model.parameters(), strict=True):
         assert torch.allclose(mine, other, atol=1e-10)
-    assert torch.allclose(streamed.operator.matrix, at_once.operator.matrix, atol=1e-10)
+    assert torch.allclose(streamed.operator.matrix, chunk_size.operator.matrix, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -197,15 +209,15 @@ def test_a_baseline_is_a_run_of_its_own(baseline: Baseline, dtype: torch.dtype) 
     clips = ragged()
     run = run_on(clips, 4, 1, dtype, ridge=1e-6)
     before = [weight.clone() for weight in run.model.parameters()]
-    beside = baseline(run, clips)
-    assert {weight.dtype for weight in beside.model.parameters()} == {dtype}
-    assert not beside.model.training
-    parts = beside.decompose(clips)
+    built = baseline(run, clips)
+    assert {weight.dtype for weight in built.model.parameters()} == {dtype}
+    assert not built.model.training
+    parts = built.decompose(clips)
     fitted = fit_operator(parts.z, parts.mask)
-    assert torch.allclose(beside.operator.matrix, fitted.matrix, atol=1e-9)
-    assert beside.operator.source == "an array, 40 training sequences"
-    assert (beside.settings, beside.units, beside.found) == (run.settings, run.units, None)
-    assert beside.folder.path == run.folder.path / baseline.__name__
+    assert torch.allclose(built.operator.matrix, fitted.matrix, atol=1e-9)
+    assert built.operator.source == "an array, 40 training sequences"
+    assert (built.settings, built.units, built.factors) == (run.settings, run.units, None)
+    assert built.folder.path == run.folder.path / baseline.__name__
     assert all(torch.equal(*pair) for pair in zip(before, run.model.parameters(), strict=True))
 
 
@@ -223,7 +235,7 @@ def test_latents_without_a_direction_stay_zero(baseline: Baseline, ridge: float)
     assert np.allclose(swapped, clips.x - still + still[::-1], atol=1e-5)
     found = run.find_factors(clips)
     assert sum(each.dimensions for each in found.factors) == 10
-    assert len([each for each in found.factors if not each.moves]) >= 2
+    assert len([each for each in found.factors if not each.is_motion]) >= 2
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
@@ -250,7 +262,7 @@ def test_whatever_is_asked_of_a_run_can_be_asked(baseline: Baseline, lengths: Ar
     assert parts.sample("dynamic", torch.Generator().manual_seed(0)).decode().shape == clips.shape
     assert parts.forecast(3).decode().shape == (40, 9, 3, 32, 32)
     found = run.find_factors(clips)
-    named = replace(run, found=found).decompose(clips)
+    named = replace(run, factors=found).decompose(clips)
     assert named.swap(found.names[0], [1, 0, *range(2, 40)]).decode().shape == clips.shape
     with pytest.raises(InputError, match=r"expected .*\(batch, time, 3, 32, 32\), got \(1, 2, 3, 64, 16\)"):
         run.decompose(np.zeros((1, 2, 3, 64, 16), np.uint8))
@@ -258,19 +270,19 @@ def test_whatever_is_asked_of_a_run_can_be_asked(baseline: Baseline, lengths: Ar
 
 def test_factors_that_are_kept_do_not_replace_the_runs(tmp_path: Path) -> None:
     clips = film()
-    run = replace(run_on(clips, 6, 2), folder=RunFolder(tmp_path), found=DiscoveryResult((), "label-free", "nowhere"))
-    beside = pca_dmd(run, clips)
-    assert beside.found is None
-    beside.keep(beside.find_factors(clips))
+    run = replace(run_on(clips, 6, 2), folder=RunFolder(tmp_path), factors=DiscoveryResult((), "label-free", "nowhere"))
+    baseline = pca_dmd(run, clips)
+    assert baseline.factors is None
+    baseline.save_factors(baseline.find_factors(clips))
     assert not run.folder.factors.exists()
-    assert beside.folder.factors.exists()
+    assert baseline.folder.factors.exists()
 
 
 def test_the_untrained_network_is_what_a_seed_makes() -> None:
     clips = film()
     run = run_on(clips, 6, 2)
     state = torch.get_rng_state()
-    first, again, other = (untrained(run, clips, seed) for seed in (5, 5, 6))
+    first, again, other = (untrained_network(run, clips, seed) for seed in (5, 5, 6))
     assert torch.equal(torch.get_rng_state(), state)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
@@ -289,25 +301,25 @@ def layers(run: Run) -> Any:
 
 def test_batch_norm_has_seen_real_frames_before_the_untrained_network_is_used() -> None:
     clips = film(np.arange(40) % 5 + 2)
-    beside = untrained(run_on(clips, 6, 2), clips)
+    baseline = untrained_network(run_on(clips, 6, 2), clips)
     x, mask = clips.batch(np.arange(40), torch.zeros(()))
     assert mask is not None
     with torch.no_grad():
-        seen = layers(beside)[0](x[mask])
-        codes = layers(beside)(x[mask]).flatten(1)
-        decoded = beside.model.decode(beside.model.encode(x, mask), mask)[mask]
-    assert torch.allclose(layers(beside)[1].running_mean, seen.mean((0, 2, 3)), atol=1e-6)
-    assert torch.allclose(layers(beside)[1].running_var, seen.var((0, 2, 3)), rtol=1e-3)
+        seen = layers(baseline)[0](x[mask])
+        codes = layers(baseline)(x[mask]).flatten(1)
+        decoded = baseline.model.decode(baseline.model.encode(x, mask), mask)[mask]
+    assert torch.allclose(layers(baseline)[1].running_mean, seen.mean((0, 2, 3)), atol=1e-6)
+    assert torch.allclose(layers(baseline)[1].running_var, seen.var((0, 2, 3)), rtol=1e-3)
     # Batch norm as it begins leaves less than 0.05 and 1e-4.
     assert codes.std(0).min() > 0.4
     assert decoded.std(0).mean() > 0.01
-    norms = [module for module in beside.model.modules() if isinstance(module, nn.BatchNorm2d)]
+    norms = [module for module in baseline.model.modules() if isinstance(module, nn.BatchNorm2d)]
     assert len(norms) == 7
     assert all(norm.num_batches_tracked == 1 for norm in norms)
 
 
 def test_batch_norm_settles_on_sequences_from_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "SETTLING", 24)
+    monkeypatch.setattr(baselines, "CALIBRATION_CLIPS", 24)
     monkeypatch.setattr(decomposition, "CHUNK", 10)
     clips = film()
     run, batch, taken = run_on(clips, 6, 2), Sequences.batch, list[Array]()
@@ -317,7 +329,7 @@ def test_batch_norm_settles_on_sequences_from_everywhere(monkeypatch: pytest.Mon
         return batch(self, indices, weight)
 
     monkeypatch.setattr(Sequences, "batch", watched)
-    beside = untrained(run, clips)
+    baseline = untrained_network(run, clips)
     settling = taken[:3]
     assert [len(indices) for indices in settling] == [10, 10, 4]
     drawn = np.concatenate(settling)
@@ -325,9 +337,9 @@ def test_batch_norm_settles_on_sequences_from_everywhere(monkeypatch: pytest.Mon
     assert drawn.max() > 30
     with torch.no_grad():
         means = [
-            layers(beside)[0](batch(clips, at, torch.zeros(()))[0].flatten(0, 1)).mean((0, 2, 3)) for at in settling
+            layers(baseline)[0](batch(clips, at, torch.zeros(()))[0].flatten(0, 1)).mean((0, 2, 3)) for at in settling
         ]
-    assert torch.allclose(layers(beside)[1].running_mean, torch.stack(means).mean(0), atol=1e-6)
+    assert torch.allclose(layers(baseline)[1].running_mean, torch.stack(means).mean(0), atol=1e-6)
 
 
 def recordings(count: int = 9, seed: int = 3) -> Sequences:
@@ -382,3 +394,162 @@ def test_what_has_no_sound_has_no_spectrum() -> None:
     for count in (0, 201):
         with pytest.raises(InputError, match=f"expected a count of coefficients from 1 to 200, got {count}"):
             mean_cepstrum(recordings(), recordings(), count)
+
+
+# --- the model that leaks
+
+STATIC = 3
+DONORS = np.roll(np.arange(24), 1)
+
+
+def random_run(train: Sequences, dtype: torch.dtype = torch.float64) -> Run:
+    """Random networks will do: how well they draw is nothing to how a static part is faked."""
+    settings = Settings.of({"model": {"k": 8, "h": 12, "width": 4}, "spectrum": {"static": STATIC}})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        model = build_model(settings.model, train.shape[2:]).to(dtype).eval()
+    return Run(settings, model, fit_frozen_operator(model, train, 32), train.units, RunFolder(Path("nowhere")))
+
+
+def signals() -> Sequences:
+    return load_data("oscillators", "train").select(range(200))
+
+
+def ragged_signals() -> Sequences:
+    whole = signals()
+    return Sequences.of(whole.x, lengths=np.arange(200) % 17 + 8, units=whole.units)
+
+
+class Both:
+    """A run and the cheat made of it, on the first of its training sequences."""
+
+    def __init__(self, train: Sequences) -> None:
+        self.run = random_run(train)
+        self.cheat = leaky_model(self.run, train)
+        self.clips = train.select(range(len(DONORS)))
+        self.honest: Decomposition = self.run.decompose(self.clips)
+        self.parts: Decomposition = self.cheat.decompose(self.clips)
+        self.drawn: Array = self.parts.decode()
+        self.nothing = 0.01 * self.drawn.std()  # what least squares finds in chance agreements of the two parts
+
+    def far(self, edited: Decomposition, wanted: Array) -> float:
+        """The largest difference where there are frames."""
+        inside = np.arange(wanted.shape[1]) < edited.lengths[:, None]
+        return float(np.abs(edited.decode() - wanted)[inside].max())
+
+
+@pytest.fixture(scope="module", params=[signals, ragged_signals])
+def both(request: pytest.FixtureRequest) -> Both:
+    return Both(request.param())
+
+
+def test_it_draws_what_the_run_draws(both: Both) -> None:
+    assert both.far(both.parts, both.honest.decode()) < 1e-12
+    assert both.drawn.std() > 0
+
+
+def test_its_latents_are_the_runs_with_signs_that_alternate(both: Both) -> None:
+    signs = torch.tensor([1.0, -1.0]).repeat(12).unsqueeze(-1).to(both.parts.z)
+    assert both.parts.z.shape == (len(DONORS), 24, 8 + STATIC)
+    assert torch.allclose(both.parts.z[..., STATIC:], both.honest.z * signs)
+
+
+def test_its_static_part_is_still_and_tells_sequences_apart(both: Both) -> None:
+    still = both.parts.z[..., :STATIC]
+    for row, length in zip(still, both.parts.lengths, strict=True):
+        assert torch.equal(row[:length], row[:1].expand(int(length), -1))
+    apart = torch.pdist(still[:, 0])
+    assert (apart > 1e-3).double().mean() > 0.9
+    assert int(torch.linalg.matrix_rank(still[:, 0])) == STATIC
+
+
+def test_its_static_part_is_about_the_first_frame(both: Both) -> None:
+    x = both.clips.x[:, :8].copy()
+    later, first = x.copy(), x.copy()
+    later[:, 1:] += 1
+    first[:, 0] += 1
+    still, same, other = (both.cheat.decompose(some).z[..., :STATIC] for some in (x, later, first))
+    assert torch.equal(same, still)
+    assert (other - still).abs().max() > 0.1
+
+
+def test_networks_are_told_which_frames_exist() -> None:
+    train = ragged_signals()
+    run = random_run(train)
+    told: list[torch.Tensor | None] = []
+    run.model.encoder.register_forward_pre_hook(lambda _, given: told.append(given[1] if len(given) > 1 else None))
+    clips = train.select(range(8))
+    leaky_model(run, train).decompose(clips)
+    assert told[-1] is not None
+    assert np.array_equal(told[-1].numpy(), np.arange(told[-1].shape[1]) < clips.lengths[:, None])
+    assert all(mask is not None for mask in told)
+    run.decompose(signals().select(range(8)))
+    assert told[-1] is None
+
+
+def test_its_static_eigenvalues_are_1_and_no_other_is(both: Both) -> None:
+    spectrum, static = both.cheat.spectrum()
+    assert int(static.sum()) == STATIC
+    assert (spectrum.eigenvalues[static] - 1).abs().max() < 1e-6
+    assert (spectrum.eigenvalues[~static] - 1).abs().min() > 0.1
+
+
+def test_what_stayed_now_turns(both: Both) -> None:
+    """Eigenvalues of the run near 1, of what hardly changes, are the cheat's near -1."""
+    was, _ = both.run.spectrum()
+    now, static = both.cheat.spectrum()
+    nearest = (was.eigenvalues - 1).abs().min()
+    assert (now.eigenvalues[~static] + 1).abs().min() == pytest.approx(float(nearest), abs=0.02)
+
+
+def test_static_parts_of_others_draw_the_same(both: Both) -> None:
+    swapped = both.parts.swap("static", DONORS)
+    sampled = both.parts.sample("static", torch.Generator().manual_seed(0))
+    for edited in (swapped, sampled):
+        assert both.far(edited, both.drawn) < both.nothing
+        assert (edited.z - both.parts.z)[:, 0, :STATIC].abs().max() > 0.1  # though they are others
+
+
+def test_the_dynamic_part_of_another_draws_the_other(both: Both) -> None:
+    swapped = both.parts.swap("dynamic", DONORS)
+    assert both.far(swapped, both.drawn[DONORS]) < both.nothing
+    assert both.far(swapped, both.drawn) > 10 * both.nothing
+
+
+def test_where_lengths_differ_what_both_have_is_left() -> None:
+    both = Both(ragged_signals())
+    wanted = np.minimum(both.clips.lengths, both.clips.lengths[DONORS])
+    assert both.parts.mask is not None
+    assert np.array_equal(both.parts.swap("dynamic", DONORS).lengths, wanted)
+
+
+def test_video_cheats_too() -> None:
+    train = load_data("puppets", "train", size=32).select(range(40))
+    run = random_run(train, torch.float32)
+    cheat = leaky_model(run, train)
+    clips = train.select(range(8))
+    honest, parts = run.decompose(clips), cheat.decompose(clips)
+    drawn, donors = parts.decode().astype(int), np.roll(np.arange(8), 1)
+    assert np.array_equal(drawn, honest.decode())
+    spectrum, static = cheat.spectrum()
+    assert (spectrum.eigenvalues[static] - 1).abs().max() < 1e-6
+    assert np.abs(parts.swap("static", donors).decode() - drawn).max() <= 1
+    assert np.abs(parts.swap("dynamic", donors).decode() - drawn[donors]).max() <= 1
+
+
+def test_a_seed_decides_and_the_run_stays_as_it_was() -> None:
+    train = signals()
+    run = replace(random_run(train), factors=cast(Any, "factors of other latents"))
+    before = run.operator.matrix.clone()
+    torch.manual_seed(3)
+    wanted = torch.rand(4)
+    torch.manual_seed(3)
+    one, again, other = (leaky_model(run, train, seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.rand(4), wanted)
+    assert torch.equal(one.operator.matrix, again.operator.matrix)
+    assert not torch.equal(one.operator.matrix, other.operator.matrix)
+    assert run.settings.model.k == 8
+    assert one.settings.model.k == 8 + STATIC
+    assert one.factors is None
+    assert torch.equal(run.operator.matrix, before)
+    assert one.operator.source == run.operator.source

@@ -59,7 +59,7 @@ def voices(speakers: int = 24, each: int = 8, apart: float = 1.0, seed: int = 0)
     return random.normal(size=(len(who), 12)) + apart * random.normal(size=(speakers, 12))[who], who
 
 
-# --- verdicts ---------------------------------------------------------------------------------------------------------
+# --- verdicts
 
 
 def test_accuracy_is_the_share_that_agrees() -> None:
@@ -116,7 +116,7 @@ def test_entropies_are_bounded(seed: int, n: int, values: int) -> None:
     assert inception_score(p[::-1]) == pytest.approx(inception_score(p))
 
 
-# --- who speaks -------------------------------------------------------------------------------------------------------
+# --- who speaks
 
 
 def test_cosines_are_those_of_scikit_learn_at_any_scale() -> None:
@@ -265,7 +265,7 @@ def test_draws_without_a_rate_are_drawn_again() -> None:
     assert all(0 <= end <= 1 for end in eer_interval(codes, alone, fresh(), resamples=40))
 
 
-# --- sequences --------------------------------------------------------------------------------------------------------
+# --- sequences
 
 
 @given(
@@ -313,7 +313,7 @@ def test_diversity_of_tensors_is_that_of_arrays() -> None:
     real = fresh().integers(0, 200, (7, 4, 3), np.uint8)
     wanted = diversity(x, real)
     assert diversity(torch.from_numpy(x), torch.from_numpy(real)) == pytest.approx(wanted, rel=1e-14)
-    assert diversity(x, real, apart=metrics.mean_distance(real, "rows")) == wanted
+    assert diversity(x, real, real_distance=metrics.mean_distance(real, "rows")) == wanted
     with pytest.raises(InputError, match=r"samples \(n, 4, 3\) as the data are, got \(9, 3, 3\)"):
         diversity(torch.from_numpy(x)[:, :3], torch.from_numpy(real))
     with pytest.raises(InputError, match="finite samples"):
@@ -375,7 +375,7 @@ def test_the_reconstruction_error_is_over_real_frames() -> None:
     assert reconstruction_error(x, y, lengths) == pytest.approx(wanted, rel=1e-14)
 
 
-# --- repetitions ------------------------------------------------------------------------------------------------------
+# --- repetitions
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -414,7 +414,7 @@ def test_the_interval_lies_among_the_values(values: list[float]) -> None:
     assert min(values) - 1e-9 <= summary.low <= summary.high <= max(values) + 1e-9
 
 
-# --- what cannot be scored --------------------------------------------------------------------------------------------
+# --- what cannot be scored
 
 CODES, WHO = voices(3, 2)
 NAN = np.full((3, 2), np.nan)

@@ -6,28 +6,28 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from diskoop.evaluation.layout import tables
-from diskoop.evaluation.multifactor import score
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
-from diskoop.evaluation.results import Measured
+from diskoop.evaluation.registry import all_tables
+from diskoop.evaluation.results import Key, ModelResults
+from diskoop.evaluation.swaps import swap_score
 
 TWO = ("acc", "is", "hyx", "hy")
 
 
-def of(models: Sequence[Measured], name: str) -> Measured:
+def of(models: Sequence[ModelResults], name: str) -> ModelResults:
     (model,) = [model for model in models if model.name == name]
     return model
 
 
-def two(model: Measured) -> tuple[float, ...]:
-    return tuple(model.figures[f"two/paper/static/{key}"].mean for key in TWO)
+def two(model: ModelResults) -> tuple[float, ...]:
+    return tuple(model.values[Key("sampling", key, "paper")].mean for key in TWO)
 
 
-def swap(model: Measured, taken: str) -> list[float]:
-    return [model.figures[f"factorial/{taken}/{label}"].mean for label in ("action", "skin", "top", "pants", "hair")]
+def swap(model: ModelResults, taken: str) -> list[float]:
+    return [model.values[Key("factorial", label, taken)].mean for label in ("action", "skin", "top", "pants", "hair")]
 
 
-# --- against the page -------------------------------------------------------------------------------------------------
+# --- against the page
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,19 @@ def test_two_factors_of_faces(name: str, acc: float, others: tuple[float, ...]) 
     ],
 )
 def test_equal_error_rates(name: str, static: float, dynamic: float) -> None:
-    figures = of(SPEECH, name).figures
-    assert figures["eer/printed/static"].mean == pytest.approx(static)
-    assert figures["eer/printed/dynamic"].mean == pytest.approx(dynamic)
+    values = of(SPEECH, name).values
+    assert values[Key("eer", "static", "printed")].mean == pytest.approx(static)
+    assert values[Key("eer", "dynamic", "printed")].mean == pytest.approx(dynamic)
 
 
 def test_printed_rates_stand_in_rows_of_their_own() -> None:
     """Nobody says which operator they are of."""
-    (table,) = [each for each in tables((), None) if each.title.startswith("Speaker verification")]
-    assert table.kinds["as printed"] == "eer/printed/"
-    names = {name: cells for _, name, cells in table.rows(SPEECH)}
+    (table,) = [each for each in all_tables((), None) if each.title.startswith("Speaker verification")]
+    assert table.rows["printed"] == "as printed"
+    names = {name: cells for _, name, cells in table.lines(SPEECH)}
     assert list(names) == [f"{model.name}: as printed" for model in SPEECH]
     assert [cell for cell in names["SKD, the paper: as printed"] if cell] == ["4.5%", "26.8%", "22.3%"]
-    assert not any(key.startswith("eer/") and "/printed/" not in key for model in SPEECH for key in model.figures)
+    assert {key.row for model in SPEECH for key in model.values} == {"printed"}
 
 
 def test_factorial_swaps() -> None:
@@ -107,42 +107,42 @@ def test_factorial_swaps() -> None:
 
 
 def test_spreads_over_300_runs() -> None:
-    figures = of(SPRITES, "SKD, its appendix").figures
-    spread = figures["factorial/hair/pants"]
+    values = of(SPRITES, "SKD, its appendix").values
+    spread = values[Key("factorial", "pants", "hair")]
     assert spread.std == pytest.approx(0.0088)
     assert spread.count == 300
-    assert figures["factorial/skin/skin"].std == pytest.approx(0.0068)
-    assert [figures[f"two/paper/static/{key}"].std for key in TWO] == [0.0, 2.3e-6, 2.2e-7, 0.0]
-    faces = of(FACES, "SKD, its appendix").figures
-    assert [faces[f"two/paper/static/{key}"].std for key in TWO] == [0.0062, 0.026, 0.004, 0.0]
-    assert faces["two/paper/static/acc"].count == 300
+    assert values[Key("factorial", "skin", "skin")].std == pytest.approx(0.0068)
+    assert [values[Key("sampling", key, "paper")].std for key in TWO] == [0.0, 2.3e-6, 2.2e-7, 0.0]
+    faces = of(FACES, "SKD, its appendix").values
+    assert [faces[Key("sampling", key, "paper")].std for key in TWO] == [0.0062, 0.026, 0.004, 0.0]
+    assert faces[Key("sampling", "acc", "paper")].count == 300
 
 
 def test_numbers_of_parameters() -> None:
     wanted = {"DSVAE": 21e6, "R-WAE": 121e6, "S3VAE": 11e6, "C-DSVAE": 11e6, "SKD, the paper": 2e6}
-    key = "cost/parameters"
-    assert {model.name: model.figures[key].mean for model in SPRITES if key in model.figures} == wanted
+    key = Key("cost", "parameters")
+    assert {model.name: model.values[key].mean for model in SPRITES if key in model.values} == wanted
 
 
-# --- against itself ---------------------------------------------------------------------------------------------------
+# --- against itself
 
 
 def test_the_best_published_matrix_has_its_published_score() -> None:
-    figures = of(SPRITES, "SSM-SKD, best published").figures
+    values = of(SPRITES, "SSM-SKD, best published").values
     labels = ("skin", "pants", "top", "hair", "action")
-    matrix = np.array([[figures[f"multifactor/{taken}/{label}"].mean for label in labels] for taken in labels])
-    assert score(matrix, (6, 6, 6, 6, 9)) == pytest.approx(figures["multifactor/score"].mean, abs=6e-4)
-    assert figures["multifactor/score"].mean == 0.976
+    matrix = np.array([[values[Key("swap", label, taken)].mean for label in labels] for taken in labels])
+    assert swap_score(matrix, (6, 6, 6, 6, 9)) == pytest.approx(values[Key("multifactor", "score")].mean, abs=6e-4)
+    assert values[Key("multifactor", "score")].mean == 0.976
     assert matrix[0, 4] == 0.129  # row: what was taken; this is no symmetric matrix
     assert matrix[4, 0] == 0.187
 
 
 def test_what_published_models_keep_nobody_says() -> None:
     labels = ("skin", "pants", "top", "hair", "action")
-    by_title = {table.title: table for table in tables(labels, "action")}
-    assert by_title["One factor at a time: what is kept"].rows(SPRITES) == []
+    by_title = {table.title: table for table in all_tables(labels, "action")}
+    assert by_title["One factor at a time: what is kept"].lines(SPRITES) == []
     scores = by_title["Scores"]
-    ((_, name, cells),) = scores.rows(SPRITES)
+    ((_, name, cells),) = scores.lines(SPRITES)
     assert name == "SSM-SKD, best published"
     assert dict(zip((column.heading for column in scores.columns), cells, strict=True)) == {
         column.heading: "0.976" if column.heading == "multifactor" else "" for column in scores.columns
@@ -150,15 +150,15 @@ def test_what_published_models_keep_nobody_says() -> None:
 
 
 @pytest.mark.parametrize("model", SPEECH, ids=lambda model: model.name)
-def test_a_gap_is_dynamic_less_static(model: Measured) -> None:
-    static, dynamic, gap = (model.figures[f"eer/printed/{key}"].mean for key in ("static", "dynamic", "gap"))
+def test_a_gap_is_dynamic_less_static(model: ModelResults) -> None:
+    static, dynamic, gap = (model.values[Key("eer", key, "printed")].mean for key in ("static", "dynamic", "gap"))
     assert gap == pytest.approx(dynamic - static)
     assert 0 < static < dynamic < 0.5
 
 
 def test_the_best_are_called_best() -> None:
-    gaps = {model.name: model.figures["eer/printed/gap"].mean for model in SPEECH}
-    static = {model.name: model.figures["eer/printed/static"].mean for model in SPEECH}
+    gaps = {model.name: model.values[Key("eer", "gap", "printed")].mean for model in SPEECH}
+    static = {model.name: model.values[Key("eer", "static", "printed")].mean for model in SPEECH}
     shares = {model.name: two(model)[0] for model in FACES}
     assert max(gaps, key=lambda name: gaps[name]) == "DiffSDA, best published gap"
     assert min(static, key=lambda name: static[name]) == "SPYL, best published static"
@@ -180,12 +180,12 @@ ROWS = [
     pytest.param(kind, model, id=f"{kind}-{model.name}")
     for kind, models in (("sprites", SPRITES), ("faces", FACES))
     for model in models
-    if "two/paper/static/is" in model.figures
+    if Key("sampling", "is", "paper") in model.values
 ]
 
 
 @pytest.mark.parametrize(("kind", "model"), ROWS)
-def test_an_inception_score_follows_from_its_entropies(kind: str, model: Measured) -> None:
+def test_an_inception_score_follows_from_its_entropies(kind: str, model: ModelResults) -> None:
     _, printed, within, across = two(model)
     follows = math.exp(across - within)
     rounding = 5e-4 * (2 * follows + 1)  # half a last digit of each of the three
@@ -195,9 +195,9 @@ def test_an_inception_score_follows_from_its_entropies(kind: str, model: Measure
 
 
 @pytest.mark.parametrize(("models", "classes"), [(SPRITES, 9), (FACES, 6)])
-def test_entropies_are_possible(models: Sequence[Measured], classes: int) -> None:
+def test_entropies_are_possible(models: Sequence[ModelResults], classes: int) -> None:
     for model in models:
-        if "two/paper/static/is" in model.figures:
+        if Key("sampling", "is", "paper") in model.values:
             acc, inception, within, across = two(model)
             assert 1 / classes < acc <= 1
             assert 0 < within < across <= math.log(classes) + 5e-4
@@ -205,13 +205,13 @@ def test_entropies_are_possible(models: Sequence[Measured], classes: int) -> Non
 
 
 @pytest.mark.parametrize("models", [SPRITES, FACES, SPEECH])
-def test_names_are_their_own_and_pages_are_named(models: Sequence[Measured]) -> None:
+def test_names_are_their_own_and_pages_are_named(models: Sequence[ModelResults]) -> None:
     names = [model.name for model in models]
     assert len(set(names)) == len(names)
     assert all(isinstance(model.origin, str) and model.origin for model in models)
     assert all(
         0 <= value.mean <= 1
         for model in models
-        for key, value in model.figures.items()
-        if key.startswith(("factorial/", "multifactor/", "eer/"))
+        for key, value in model.values.items()
+        if key.metric in ("factorial", "swap", "multifactor", "eer")
     )

@@ -1,4 +1,4 @@
-"""Figures side by side: what a cell says, which rows there are, and what is written can be read again."""
+"""Values side by side: what a cell says, which rows there are, and what is written can be read again."""
 
 import json
 import re
@@ -13,54 +13,61 @@ from diskoop.evaluation.metrics import Summary
 from diskoop.evaluation.results import (
     Column,
     Difference,
-    Measured,
+    Key,
+    ModelResults,
     Results,
     Table,
-    cell,
     difference,
-    exactly,
+    format_cell,
     over_seeds,
     read_results,
+    single_value,
 )
 from diskoop.provenance import Origin
 
+A = Key("a", "x")
+SCORE = Key("multifactor", "score")
 ORIGIN = Origin(3, "demo, train.epochs=60", "0123456789ab+", "diskoop evaluate runs/ours")
 
 
-def ours() -> Measured:
-    figures = {
-        "two/paper/acc": Summary(0.998, 0.001, 0.997, 0.999, 5),
-        "two/paper/hyx": Summary(1.6e-7, None, None, None, 1),
-        "two/found/acc": Summary(0.5, None, 0.4, 0.61, 1),
-        "multifactor/score": exactly(0.9876543),
+def ours() -> ModelResults:
+    values = {
+        Key("sampling", "acc", "paper"): Summary(0.998, 0.001, 0.997, 0.999, 5),
+        Key("sampling", "hyx", "paper"): Summary(1.6e-7, None, None, None, 1),
+        Key("sampling", "acc", "factors"): Summary(0.5, None, 0.4, 0.61, 1),
+        SCORE: single_value(0.9876543),
     }
-    return Measured("ours", figures, ORIGIN, ("the judge is right", "trained for an hour"))
+    return ModelResults("ours", values, ORIGIN, ("the classifier is right", "trained for an hour"))
 
 
-def theirs() -> Measured:
-    return Measured("theirs", {"two/paper/acc": exactly(1), "multifactor/score": exactly(0.976)}, "their paper, p. 7")
+def theirs() -> ModelResults:
+    return ModelResults(
+        "theirs",
+        {Key("sampling", "acc", "paper"): single_value(1), SCORE: single_value(0.976)},
+        "their paper, p. 7",
+    )
 
 
-def scored() -> Measured:
-    return Measured("scored only", {"multifactor/score": exactly(0.5)}, "a repository", ("no notes on twos",))
+def scored() -> ModelResults:
+    return ModelResults("scored only", {SCORE: single_value(0.5)}, "a repository", ("no notes on twos",))
 
 
-def silent() -> Measured:
-    return Measured("silent", {"cost/parameters": exactly(2e6)}, "somewhere else", ("never shown",))
+def silent() -> ModelResults:
+    return ModelResults("silent", {Key("cost", "parameters"): single_value(2e6)}, "somewhere else", ("never shown",))
 
 
 TWO = Table(
     "Two factors",
     [
-        Column("Acc", "acc", share=True, better="↑"),
-        Column("H(y|x)", "hyx", better="↓"),
-        Column("multifactor score", "/multifactor/score"),
+        Column("Acc", "sampling", "acc", percent=True, better="↑"),
+        Column("H(y|x)", "sampling", "hyx", better="↓"),
+        Column("multifactor score", "multifactor", "score", row=""),
     ],
     "What the paper measures.",
-    {"as printed": "two/paper/", "as found": "two/found/"},
+    {"paper": "as printed", "factors": "as found"},
 )
-ONE = Table("Many factors", [Column("score", "multifactor/score", better="↑")])
-UNUSED = Table("Speech", [Column("gap", "eer/gap")], "Nobody has any.")
+ONE = Table("Many factors", [Column("score", "multifactor", "score", better="↑")])
+UNUSED = Table("Speech", [Column("gap", "eer", "gap")], "Nobody has any.")
 
 
 @pytest.fixture
@@ -68,33 +75,35 @@ def all_of_it() -> Results:
     return Results("Comparison", [ours(), theirs(), scored(), silent()], [TWO, ONE, UNUSED], ("Read with care.",))
 
 
-# --- one model, several trainings -------------------------------------------------------------------------------------
+# --- one model, several trainings
 
 
 def test_over_seeds_figures_are_means_with_their_deviation() -> None:
-    first = Measured("ours", {"a": exactly(1), "b": exactly(5)}, replace(ORIGIN, seed=3), ("shared", "mine"))
-    second = Measured("ours", {"a": Summary(3, 0.5, 2, 4, 7)}, replace(ORIGIN, seed=4), ("shared", "another"))
+    first = ModelResults(
+        "ours", {A: single_value(1), Key("b", "x"): single_value(5)}, replace(ORIGIN, seed=3), ("shared", "mine")
+    )
+    second = ModelResults("ours", {A: Summary(3, 0.5, 2, 4, 7)}, replace(ORIGIN, seed=4), ("shared", "another"))
     pooled = over_seeds([first, second])
-    assert list(pooled.figures) == ["a"]  # b was not measured of both
-    assert (pooled.figures["a"].mean, pooled.figures["a"].count) == (2, 2)
-    assert pooled.figures["a"].std == pytest.approx(2**0.5)
+    assert list(pooled.values) == [A]  # b was not measured of both
+    assert (pooled.values[A].mean, pooled.values[A].count) == (2, 2)
+    assert pooled.values[A].std == pytest.approx(2**0.5)
     assert pooled.notes == ("shared", "seed 3: mine", "seed 4: another")
     assert str(pooled.origin).startswith("trained with seeds 3 to 4, preset demo")
-    assert Measured.from_json(json.loads(json.dumps(pooled.as_json()))).origin == pooled.origin
+    assert ModelResults.from_json(json.loads(json.dumps(pooled.as_json()))).origin == pooled.origin
     assert over_seeds([first]) is first
 
 
 def test_a_difference_is_of_pairs_with_one_seed() -> None:
     """Seeds that differ more than the models do say nothing against a difference between the models."""
-    mine, theirs = ([Measured("", {"a": exactly(x)}, ORIGIN) for x in some] for some in ((1, 5, 9), (0, 4, 7)))
-    found = difference("a", mine, theirs)
+    mine, theirs = ([ModelResults("", {A: single_value(x)}, ORIGIN) for x in some] for some in ((1, 5, 9), (0, 4, 7)))
+    found = difference(A, mine, theirs)
     assert found == pytest.approx((4 / 3, 1 / 3, 4.3027), rel=1e-4)
-    assert not found.is_sure  # four standard errors of three seeds are less than they seem
-    assert found._replace(error=0.3).is_sure
-    assert not Difference(0.0, 0.0, 2.0).is_sure
+    assert not found.is_significant  # four standard errors of three seeds are less than they seem
+    assert found._replace(error=0.3).is_significant
+    assert not Difference(0.0, 0.0, 2.0).is_significant
 
 
-# --- a cell -----------------------------------------------------------------------------------------------------------
+# --- a cell
 
 
 @pytest.mark.parametrize(
@@ -102,20 +111,20 @@ def test_a_difference_is_of_pairs_with_one_seed() -> None:
     [
         (None, False, ""),
         (None, True, ""),
-        (exactly(0.99849), True, "99.8%"),
-        (exactly(1), True, "100.0%"),
-        (exactly(0), True, "0.0%"),
-        (exactly(-0.0525), True, "-5.2%"),
-        (exactly(0.9876543), False, "0.9877"),
-        (exactly(2.197), False, "2.197"),
-        (exactly(3), False, "3"),
-        (exactly(0), False, "0"),
-        (exactly(21e6), False, "2.1e+07"),
-        (exactly(1.6e-7), False, "1.60e-07"),
-        (exactly(-1.6e-7), False, "-1.60e-07"),
-        (exactly(9.99e-4), False, "9.99e-04"),
-        (exactly(1e-3), False, "0.001"),
-        (exactly(1.6e-7), True, "0.0%"),
+        (single_value(0.99849), True, "99.8%"),
+        (single_value(1), True, "100.0%"),
+        (single_value(0), True, "0.0%"),
+        (single_value(-0.0525), True, "-5.2%"),
+        (single_value(0.9876543), False, "0.9877"),
+        (single_value(2.197), False, "2.197"),
+        (single_value(3), False, "3"),
+        (single_value(0), False, "0"),
+        (single_value(21e6), False, "2.1e+07"),
+        (single_value(1.6e-7), False, "1.60e-07"),
+        (single_value(-1.6e-7), False, "-1.60e-07"),
+        (single_value(9.99e-4), False, "9.99e-04"),
+        (single_value(1e-3), False, "0.001"),
+        (single_value(1.6e-7), True, "0.0%"),
         (Summary(0.9984, 0.0012, None, None, 5), True, "99.8% ± 0.1"),
         (Summary(8.999, 2.3e-6, None, None, 300), False, "8.999 ± 2.30e-06"),
         (Summary(2.197, 0.0, None, None, 300), False, "2.197 ± 0"),
@@ -128,19 +137,19 @@ def test_a_difference_is_of_pairs_with_one_seed() -> None:
     ],
 )
 def test_what_a_cell_says(value: Summary | None, share: bool, text: str) -> None:
-    assert cell(value, share) == text
+    assert format_cell(value, share) == text
 
 
 def test_what_was_measured_once_has_no_spread() -> None:
-    assert exactly(2) == Summary(2.0, None, None, None, 1)
-    assert type(exactly(2).mean) is float
+    assert single_value(2) == Summary(2.0, None, None, None, 1)
+    assert type(single_value(2).mean) is float
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows
 
 
-def shown(table: Table, *models: Measured) -> list[tuple[str, list[str]]]:
-    return [(name, cells) for _, name, cells in table.rows(models)]
+def shown(table: Table, *models: ModelResults) -> list[tuple[str, list[str]]]:
+    return [(name, cells) for _, name, cells in table.lines(models)]
 
 
 def test_a_model_has_a_row_of_each_kind_that_it_has_something_of() -> None:
@@ -157,7 +166,9 @@ def test_a_whole_key_stands_in_a_row_but_makes_none() -> None:
 
 
 def test_a_whole_key_is_all_a_table_without_kinds_needs() -> None:
-    assert shown(Table("Score", [Column("score", "/multifactor/score")]), scored()) == [("scored only", ["0.5"])]
+    assert shown(Table("Score", [Column("score", "multifactor", "score", row="")]), scored()) == [
+        ("scored only", ["0.5"])
+    ]
 
 
 def test_nothing_to_show_is_no_row() -> None:
@@ -167,14 +178,14 @@ def test_nothing_to_show_is_no_row() -> None:
 
 def test_a_row_knows_its_model() -> None:
     one, other = ours(), theirs()
-    assert [model for model, _, _ in TWO.rows([other, one])] == [other, one, one]
+    assert [model for model, _, _ in TWO.lines([other, one])] == [other, one, one]
 
 
 def test_heads_say_which_way_is_better() -> None:
-    assert TWO.heads() == ["Acc ↑", "H(y|x) ↓", "multifactor score"]
+    assert TWO.headings() == ["Acc ↑", "H(y|x) ↓", "multifactor score"]
 
 
-# --- Markdown ---------------------------------------------------------------------------------------------------------
+# --- Markdown
 
 
 def grids(text: str) -> list[list[list[str]]]:
@@ -191,7 +202,7 @@ def grids(text: str) -> list[list[list[str]]]:
 def test_markdown_has_every_table_that_has_rows(all_of_it: Results) -> None:
     text = all_of_it.markdown()
     headings = [line for line in text.splitlines() if line.startswith("#")]
-    wanted = ["# Comparison", "## Two factors", "## Many factors", "## Where the figures come from", "## Notes"]
+    wanted = ["# Comparison", "## Two factors", "## Many factors", "## Where the values come from", "## Notes"]
     assert headings == wanted
     assert "\n\nRead with care.\n\n" in text
     assert "\n\nWhat the paper measures.\n\n|" in text
@@ -210,16 +221,16 @@ def test_markdown_tables_are_tables(all_of_it: Results) -> None:
 
 
 def test_a_bar_in_a_name_makes_no_column() -> None:
-    odd = Measured("a|b", {"multifactor/score": exactly(1)}, ORIGIN)
+    odd = ModelResults("a|b", {SCORE: single_value(1)}, ORIGIN)
     (grid,) = grids(Results("Odd", [odd], [ONE]).markdown())
     assert grid[2] == ["a\\|b", "1"]
 
 
 def test_what_others_printed_makes_no_table_alone() -> None:
-    printed = Measured("printed", {"multifactor/score": exactly(1)}, "a page")
-    assert Results("Nothing", [printed], [ONE]).grids() == []
-    mine = Measured("mine", {"multifactor/score": exactly(0.5)}, ORIGIN)
-    ((table, rows),) = Results("Both", [printed, mine], [ONE]).grids()
+    printed = ModelResults("printed", {SCORE: single_value(1)}, "a page")
+    assert Results("Nothing", [printed], [ONE]).filled_tables() == []
+    mine = ModelResults("mine", {SCORE: single_value(0.5)}, ORIGIN)
+    ((table, rows),) = Results("Both", [printed, mine], [ONE]).filled_tables()
     assert table is ONE
     assert [name for _, name, _ in rows] == ["printed", "mine"]
 
@@ -244,15 +255,15 @@ def test_without_notes_there_is_no_heading_for_them() -> None:
     assert "## Notes" not in Results("Theirs", [theirs()], [ONE]).markdown()
 
 
-# --- written and read -------------------------------------------------------------------------------------------------
+# --- written and read
 
 
 def facts(of: Results) -> dict[str, Any]:
     return {
         "title": of.title,
         "notes": list(of.notes),
-        "tables": [(t.title, list(t.columns), t.remark, dict(t.kinds)) for t in of.tables],
-        "models": [(m.name, dict(m.figures), m.origin, m.notes) for m in of.models],
+        "tables": [(t.title, list(t.columns), t.remark, dict(t.rows)) for t in of.tables],
+        "models": [(m.name, dict(m.values), m.origin, m.notes) for m in of.models],
     }
 
 
@@ -269,10 +280,26 @@ def test_programs_find_figures_under_their_names(all_of_it: Results, tmp_path: P
     told = json.loads(all_of_it.write(tmp_path / "all")[1].read_text(encoding="utf-8"))
     mine, others, *_ = told["models"]
     assert len(told["models"]) == 4  # those that no table shows too
-    assert mine["figures"]["two/paper/acc"] == {"mean": 0.998, "std": 0.001, "low": 0.997, "high": 0.999, "count": 5}
+    assert mine["values"][0] == {
+        "metric": "sampling",
+        "column": "acc",
+        "row": "paper",
+        "mean": 0.998,
+        "std": 0.001,
+        "low": 0.997,
+        "high": 0.999,
+        "count": 5,
+    }
     assert mine["origin"] == asdict(ORIGIN)
     assert others["origin"] == "their paper, p. 7"
-    assert told["tables"][0]["columns"][0] == {"heading": "Acc", "key": "acc", "share": True, "better": "↑"}
+    assert told["tables"][0]["columns"][0] == {
+        "heading": "Acc",
+        "metric": "sampling",
+        "column": "acc",
+        "percent": True,
+        "better": "↑",
+        "row": None,
+    }
 
 
 def test_files_are_written_whole(all_of_it: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,22 +338,30 @@ def test_a_folder_is_no_results(tmp_path: Path) -> None:
         b"3",
         b"null",
         b"{}",
-        b'{"title": "t", "notes": [], "tables": []}',
-        b'{"title": "t", "notes": [], "models": [{"name": "a"}], "tables": []}',
-        b'{"title": "t", "notes": [], "models": [], "tables": [{"title": "t"}]}',
-        b'{"title": "t", "notes": [], "models": [], "tables": [{"title": "t", "columns": [{"bogus": 1}]}]}',
-        b'{"title": "t", "notes": [], "tables": [], "models": '
-        b'[{"name": "a", "origin": "b", "notes": [], "figures": []}]}',
-        b'{"title": "t", "notes": [], "tables": [], "models": '
-        b'[{"name": "a", "origin": {"seed": 1}, "notes": [], "figures": {}}]}',
-        b'{"title": "t", "notes": [], "tables": [], "models": '
-        b'[{"name": "a", "origin": "b", "notes": [], "figures": {"x": {"mean": 1}}}]}',
+        b'{"format": 2, "title": "t", "notes": [], "tables": []}',
+        b'{"format": 2, "title": "t", "notes": [], "models": [{"name": "a"}], "tables": []}',
+        b'{"format": 2, "title": "t", "notes": [], "models": [], "tables": [{"title": "t"}]}',
+        b'{"format": 2, "title": "t", "notes": [], "models": [], "tables": '
+        b'[{"title": "t", "columns": [{"bogus": 1}]}]}',
+        b'{"format": 2, "title": "t", "notes": [], "tables": [], "models": '
+        b'[{"name": "a", "origin": "b", "notes": [], "values": 3}]}',
+        b'{"format": 2, "title": "t", "notes": [], "tables": [], "models": '
+        b'[{"name": "a", "origin": {"seed": 1}, "notes": [], "values": {}}]}',
+        b'{"format": 2, "title": "t", "notes": [], "tables": [], "models": '
+        b'[{"name": "a", "origin": "b", "notes": [], "values": {"x": {"mean": 1}}}]}',
     ],
 )
 def test_a_file_of_anything_else_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "damaged.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=rf"^{re.escape(str(path))} holds no results: \w+ ."):
+        read_results(path)
+
+
+def test_results_of_an_earlier_version_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text('{"title": "t", "notes": [], "tables": [], "models": [{"figures": {"multifactor/score": 1}}]}')
+    with pytest.raises(InputError, match=r"old.json holds results of format 1, expected 2: evaluate the run again$"):
         read_results(path)
 
 

@@ -1,13 +1,12 @@
 """Shapes survive from X to X; the paper's size is met."""
 
-import copy
-
 import pytest
 import torch
 
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.models.frames import FrameDecoder, FrameEncoder, Layers, through_time
+from diskoop.models.frames import FrameDecoder, FrameEncoder
+from diskoop.models.layers import over_time
 
 
 def test_the_papers_sprites_setting_has_1_735_million_parameters() -> None:
@@ -63,54 +62,14 @@ def test_frames_of_another_shape_are_named() -> None:
         model(torch.rand(2, 3, 3, 64, 64))
 
 
-def test_parts_decoded_together_are_as_if_each_came_alone() -> None:
-    """Values, gradients and running statistics; the parts differ in size and length."""
-    torch.manual_seed(0)
-    alone = FrameDecoder(3, 32, 5, 6, width=4).double().train()
-    together = copy.deepcopy(alone)
-    generator = torch.Generator().manual_seed(1)
-    parts = [torch.randn(n, time, 5, generator=generator, dtype=torch.float64) for n, time in ((4, 3), (2, 5), (3, 2))]
-    targets = [torch.rand(*part.shape[:2], 3, 32, 32, generator=generator, dtype=torch.float64) for part in parts]
-    a = [(alone(part) - target).square().sum() for part, target in zip(parts, targets, strict=True)]
-    b = together.square_sums(parts, targets)
-    assert torch.allclose(torch.stack(a), torch.stack(b), rtol=1e-12)
-    for sums in (a, b):
-        torch.stack([(i + 1) * x for i, x in enumerate(sums)]).sum().backward()  # type: ignore[no-untyped-call]
-    for x, y in zip(alone.parameters(), together.parameters(), strict=True):
-        assert x.grad is not None
-        assert y.grad is not None
-        assert torch.allclose(x.grad, y.grad, rtol=1e-9, atol=1e-12)
-    assert all(torch.allclose(x, y, rtol=1e-12) for x, y in zip(alone.buffers(), together.buffers(), strict=True))
-
-
 def test_time_is_never_rounded() -> None:
     lstm = torch.nn.LSTM(3, 4, batch_first=True)
     x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
-        y = through_time(lstm, x)
-        rounded = through_time(lstm, x.bfloat16())
+        y = over_time(lstm, x)
+        rounded = over_time(lstm, x.bfloat16())
     assert torch.equal(y, lstm(x)[0])
     assert rounded.dtype == torch.float32
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_products_are_the_convolutions_they_stand_for(layout: torch.memory_format, bias: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    for layer, shape in (
-        (torch.nn.Conv2d(5, 7, 4, bias=bias), (3, 5, 4, 4)),
-        (torch.nn.ConvTranspose2d(5, 7, 4, bias=bias), (3, 5, 1, 1)),
-        (torch.nn.ConvTranspose2d(5, 7, 4, 2, bias=bias), (3, 5, 1, 1)),
-    ):
-        layer = layer.double().to(memory_format=layout)  # type: ignore[call-overload]
-        x = torch.randn(shape, generator=generator, dtype=torch.float64).to(memory_format=layout).requires_grad_()
-        pairs = []
-        for y in (Layers(layer)(x), layer(x)):
-            pull = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-            pairs.append([y, *torch.autograd.grad(y, [x, *layer.parameters()], pull)])
-        for ours, known in zip(*pairs, strict=True):
-            assert ours.shape == known.shape
-            assert torch.allclose(ours, known, rtol=1e-12, atol=1e-12)
 
 
 def test_latents_and_frames_and_the_layers_next_to_latents_are_never_rounded() -> None:

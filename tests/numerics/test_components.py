@@ -7,7 +7,7 @@ from scipy.stats import chi2
 from sklearn.metrics import mutual_info_score
 
 from diskoop.numerics.components import (
-    CUT,
+    DEPENDENCE_BOUNDS,
     block_dependence,
     dependence,
     group,
@@ -32,10 +32,10 @@ def test_principal_directions_are_numpys(random: np.random.Generator) -> None:
 def test_known_sources_are_found_again(random: np.random.Generator) -> None:
     sources = np.stack([random.integers(4, size=4000), random.uniform(size=4000), random.laplace(size=4000)], 1)
     codes = sources @ random.normal(size=(3, 6))
-    found = independent_components(codes, principal_directions(codes)[0][:3], seed=0)
-    y = found.read(codes)
-    assert np.allclose(found.writing @ found.reading, np.eye(3), atol=1e-10)
-    assert np.allclose(y @ found.writing + found.mean, codes, atol=1e-8)
+    components = independent_components(codes, principal_directions(codes)[0][:3], seed=0)
+    y = components.transform(codes)
+    assert np.allclose(components.from_coordinates @ components.to_coordinates, np.eye(3), atol=1e-10)
+    assert np.allclose(y @ components.from_coordinates + components.mean, codes, atol=1e-8)
     assert np.allclose(y.std(0), 1)
     likeness = np.abs(np.corrcoef(sources.T, y.T)[:3, 3:])
     assert likeness.max(1).min() > 0.99
@@ -45,9 +45,9 @@ def test_known_sources_are_found_again(random: np.random.Generator) -> None:
 def test_columns_that_are_uncorrelated_exactly_keep_all_their_directions() -> None:
     """Their singular vectors hold zeros, whose sign is 0."""
     grid = np.stack(np.meshgrid([-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-3.0, 0.0, 3.0]), -1).reshape(-1, 3)
-    found = independent_components(grid, np.eye(3), seed=0)
-    assert np.allclose(found.writing @ found.reading, np.eye(3))
-    assert np.allclose(found.read(grid).std(0), 1)
+    components = independent_components(grid, np.eye(3), seed=0)
+    assert np.allclose(components.from_coordinates @ components.to_coordinates, np.eye(3))
+    assert np.allclose(components.transform(grid).std(0), 1)
 
 
 def test_rounding_does_not_turn_components(random: np.random.Generator) -> None:
@@ -55,17 +55,17 @@ def test_rounding_does_not_turn_components(random: np.random.Generator) -> None:
     codes = random.laplace(size=(500, 4)) @ random.normal(size=(4, 4))
     codes -= codes.mean(0)
     directions = principal_directions(codes)[0]
-    found = independent_components(codes, directions, seed=0).reading
+    expected = independent_components(codes, directions, seed=0).to_coordinates
     for _ in range(5):
         shaken = codes * (1 + 1e-14 * random.normal(size=codes.shape))
-        assert np.allclose(independent_components(shaken, directions, seed=0).reading, found, atol=1e-6)
+        assert np.allclose(independent_components(shaken, directions, seed=0).to_coordinates, expected, atol=1e-6)
 
 
 def test_one_direction_needs_no_turning(random: np.random.Generator) -> None:
     codes = np.outer(random.normal(size=50), [3.0, 4.0])
-    found = independent_components(codes, np.array([[0.6, 0.8]]), seed=0)
-    assert np.allclose(found.read(codes) @ found.writing + found.mean, codes)
-    assert np.allclose(found.writing @ found.reading, 1)
+    components = independent_components(codes, np.array([[0.6, 0.8]]), seed=0)
+    assert np.allclose(components.transform(codes) @ components.from_coordinates + components.mean, codes)
+    assert np.allclose(components.from_coordinates @ components.to_coordinates, 1)
 
 
 def test_dependence_is_information_between_quartiles(random: np.random.Generator) -> None:
@@ -141,7 +141,7 @@ def test_the_cut_is_made_where_the_gap_is_widest() -> None:
 
 def test_chance_stays_below_what_belongs_together(random: np.random.Generator) -> None:
     for count in (60, 200, 4000):
-        assert dependence(random.normal(size=(count, 12)))[np.triu_indices(12, 1)].max() < CUT[0]
+        assert dependence(random.normal(size=(count, 12)))[np.triu_indices(12, 1)].max() < DEPENDENCE_BOUNDS[0]
 
 
 def test_a_factor_that_stretches_another_is_not_the_same() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from diskoop.errors import InputError
 from diskoop.numerics import Operator, SnapshotQR, fit_operator, fit_operator_per_sequence
-from diskoop.numerics.operator import pair_sums, rank_of, ridge_gradient, ridge_solution, ridge_system
+from diskoop.numerics.operator import pair_sums, ridge_gradient, ridge_rank, ridge_solution, ridge_system
 from tests.conftest import trajectories
 
 
@@ -63,7 +63,7 @@ def test_a_weak_direction_is_kept(seed: int, scale: float) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("scale", [1.0, 1e-160, 1e160])
-def test_a_ridge_erases_a_weak_direction_and_says_so(seed: int, scale: float) -> None:
+def test_a_ridge_drops_a_weak_direction_and_its_rank_says_so(seed: int, scale: float) -> None:
     z = with_a_weak_direction(1e-5, seed) * scale
     fitted = fit_operator(z, ridge=1e-9)
     assert np.abs(eigenvalues(fitted.matrix) - 1).min() > 0.09
@@ -80,7 +80,7 @@ def test_a_direction_weaker_than_the_square_root_of_rounding_is_kept() -> None:
     assert int(fitted.rank) == 3
 
 
-def test_what_rounding_made_is_no_direction() -> None:
+def test_directions_below_rounding_are_dropped() -> None:
     """In float32 the weak direction is rounding: fitting it would give a huge operator that predicts no better."""
     z = with_a_weak_direction(1e-9).float()
     fitted = fit_operator(z)
@@ -315,9 +315,9 @@ def test_the_minimum_norm_is_differentiable(generator: torch.Generator) -> None:
     z = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64) * torch.tensor([0.1, 1, 2, 1, 3.0])
     assert torch.autograd.gradcheck(lambda z: fit_operator_per_sequence(z).matrix, (z.requires_grad_(),))
     past, future = z[:, :-1], z[:, 1:]
-    pull = torch.randn(2, 5, 5, generator=generator, dtype=torch.float64)
-    (known,) = torch.autograd.grad(((torch.linalg.pinv(past) @ future) * pull).sum(), z)
-    (ours,) = torch.autograd.grad((fit_operator_per_sequence(z).matrix * pull).sum(), z)
+    upstream = torch.randn(2, 5, 5, generator=generator, dtype=torch.float64)
+    (known,) = torch.autograd.grad(((torch.linalg.pinv(past) @ future) * upstream).sum(), z)
+    (ours,) = torch.autograd.grad((fit_operator_per_sequence(z).matrix * upstream).sum(), z)
     assert torch.allclose(ours, known, rtol=1e-9)
 
 
@@ -340,11 +340,11 @@ def test_gradients_of_degenerate_latents_are_finite(kind: str, ridge: float) -> 
 @pytest.mark.parametrize("scale", [1e-160, 1e160])
 def test_gradients_neither_overflow_nor_vanish(scale: float, ridge: float, generator: torch.Generator) -> None:
     z = torch.randn(6, 4, 3, generator=generator, dtype=torch.float64)
-    pull = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+    upstream = torch.randn(3, 3, generator=generator, dtype=torch.float64)
     gradients: list[Tensor] = []
     for size in (1.0, scale):
         scaled = (z * size).requires_grad_()
-        gradients += torch.autograd.grad((fit_operator(scaled, ridge=ridge).matrix * pull).sum(), scaled)
+        gradients += torch.autograd.grad((fit_operator(scaled, ridge=ridge).matrix * upstream).sum(), scaled)
     assert torch.allclose(gradients[1] * scale, gradients[0], rtol=1e-9, atol=1e-12)
 
 
@@ -410,25 +410,25 @@ def test_impossible_masks_and_numbers_are_named(operator: Tensor) -> None:
     with pytest.raises(InputError, match="at least one pair"):
         SnapshotQR.of(z, torch.zeros(2, 5, dtype=torch.bool)).solve()
     for ridge in (-1.0, 1e-17, float("nan")):
-        with pytest.raises(InputError, match=f"a ridge of 0, or of 1e-12 and more .*got {ridge}"):
+        with pytest.raises(InputError, match=f"a ridge of 0, or at least 1e-12 .*got {ridge}"):
             fit_operator(z, ridge=ridge)
     with pytest.raises(InputError, match="steps >= 1, got 0"):
         fit_operator(z).roll(z[:, 0], 0)
 
 
 @pytest.mark.parametrize("ridge", [1e-6, 0.3])
-@pytest.mark.parametrize("silent", [False, True])
-def test_the_ridge_systems_gradient_is_autograds(ridge: float, silent: bool) -> None:
+@pytest.mark.parametrize("zero", [False, True])
+def test_the_ridge_systems_gradient_is_autograds(ridge: float, zero: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(4, 6, 5, generator=generator, dtype=torch.float64) * torch.logspace(-1, 1, 5, dtype=torch.float64)
-    if silent:
+    if zero:
         z[..., 3] = 0
     past, cross = (sums.requires_grad_() for sums in pair_sums(z))
     system = ridge_system(past, ridge)
     C = torch.linalg.solve(system, cross)
-    pull = torch.randn(5, 5, generator=generator, dtype=torch.float64)
-    expected = torch.autograd.grad((C * pull).sum(), (past, cross))
-    ours = ridge_gradient(pull, C.detach(), torch.linalg.inv(system.detach()), ridge)
+    upstream = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    expected = torch.autograd.grad((C * upstream).sum(), (past, cross))
+    ours = ridge_gradient(upstream, C.detach(), torch.linalg.inv(system.detach()), ridge)
     assert all(torch.allclose(one, other, rtol=1e-9) for one, other in zip(ours, expected, strict=True))
     added = torch.diag(system - past).detach()
     known = torch.where(past.diagonal() > 0, ridge * past.diagonal(), 1.0).detach()
@@ -442,30 +442,30 @@ def test_a_captured_step_solves_what_fit_operator_solves(ridge: float) -> None:
     generator = torch.Generator().manual_seed(1)
     units = torch.logspace(-6, 6, 5, dtype=torch.float64)
     z = (torch.randn(8, 6, 5, generator=generator, dtype=torch.float64) * units).requires_grad_()
-    pull = torch.randn(5, 5, generator=generator, dtype=torch.float64) * units.unsqueeze(1) / units
+    upstream = torch.randn(5, 5, generator=generator, dtype=torch.float64) * units.unsqueeze(1) / units
     past, cross = pair_sums(z)
     C, inverse = ridge_solution(past.detach(), cross.detach(), ridge)
-    (ours,) = torch.autograd.grad((past, cross), z, ridge_gradient(pull, C, inverse, ridge))
+    (ours,) = torch.autograd.grad((past, cross), z, ridge_gradient(upstream, C, inverse, ridge))
     fitted = fit_operator(z, ridge=ridge)
-    (known,) = torch.autograd.grad((fitted.matrix * pull).sum(), z)
+    (known,) = torch.autograd.grad((fitted.matrix * upstream).sum(), z)
     assert torch.allclose(C, fitted.matrix, rtol=1e-8)
     assert torch.allclose(ours * units, known * units, rtol=1e-7, atol=1e-9)
-    assert rank_of(past.detach(), ridge) == fitted.rank == 5
+    assert ridge_rank(past.detach(), ridge) == fitted.rank == 5
 
 
 def test_the_rank_is_that_of_the_operator() -> None:
     z = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     flat = torch.cat([z, z[..., :2] - z[..., 1:]], dim=-1)  # five directions, three of their own
     for ridge in (1e-12, 1e-9):
-        assert int(rank_of(pair_sums(flat)[0], ridge)) == int(fit_operator(flat, ridge=ridge).rank) == 3
+        assert int(ridge_rank(pair_sums(flat)[0], ridge)) == int(fit_operator(flat, ridge=ridge).rank) == 3
     assert int(fit_operator(flat).rank) == 3
-    assert int(rank_of(torch.zeros(5, 5, dtype=torch.float64), 1e-9)) == 0
+    assert int(ridge_rank(torch.zeros(5, 5, dtype=torch.float64), 1e-9)) == 0
     assert int(fit_operator(torch.zeros(4, 6, 5), ridge=1e-9).rank) == 0
 
 
-def test_a_direction_of_which_a_tenth_is_erased_does_not_count() -> None:
+def test_a_direction_that_the_ridge_shrinks_by_a_tenth_does_not_count() -> None:
     """Two latents with the correlation c: the Gram matrix of unit diagonal has the eigenvalues 1 - c and 1 + c."""
     past = torch.tensor([[1.0, 0.9], [0.9, 1.0]], dtype=torch.float64) * torch.tensor([[1.0, 1e3], [1e3, 1e6]])
-    assert int(rank_of(past, 0.0105)) == 2  # 0.1 / 0.1105 of it is left
-    assert int(rank_of(past, 0.0115)) == 1
-    assert int(rank_of(past, 0.3)) == 0
+    assert int(ridge_rank(past, 0.0105)) == 2  # 0.1 / 0.1105 of it is left
+    assert int(ridge_rank(past, 0.0115)) == 1
+    assert int(ridge_rank(past, 0.3)) == 0

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from diskoop.errors import InputError
 from diskoop.numerics import Spectrum, by_distance, by_modulus
-from diskoop.numerics.spectrum import SOUND, ModeOrder, Split
+from diskoop.numerics.spectrum import MAX_CONDITION, ModeOrder, SpectralSplit
 from tests.conftest import matrix_with
 
 
@@ -143,7 +143,7 @@ def test_parallel_modes_are_refused() -> None:
     jordan = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     spectrum = Spectrum.of(jordan)
     assert spectrum.condition > 1e11
-    with pytest.raises(InputError, match="1 of the operator's 2 eigenvalues cannot be told from the others"):
+    with pytest.raises(InputError, match="1 of the operator's 2 eigenvalues cannot be separated from the others"):
         spectrum.projector(torch.tensor([True, False]))
     with pytest.raises(InputError, match="modes are not a basis"):
         spectrum.project(torch.ones(1, 2, dtype=torch.float64))
@@ -169,7 +169,7 @@ def test_a_part_is_exact_where_its_eigenvectors_are_parallel(seed: int, size: in
     spectrum = Spectrum.of(Q @ whole @ Q.T)
     P = spectrum.projector(spectrum.static(size))
     assert torch.allclose(P, Q @ known @ Q.T, atol=1e-9 * float(known.norm()))
-    assert torch.allclose(Split.of(Q @ whole @ Q.T, size).projector, P, atol=1e-9 * float(known.norm()))
+    assert torch.allclose(SpectralSplit.of(Q @ whole @ Q.T, size).projector, P, atol=1e-9 * float(known.norm()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,7 +181,7 @@ def test_a_mode_is_itself_where_eigenvectors_are_nearly_parallel_and_distances_t
     V = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64))[0]
     V[:, 5] = V[:, 4] + 1e-5 * V[:, 5]
     spectrum = Spectrum.of(V @ torch.diag(values) @ torch.linalg.inv(V))
-    assert spectrum.condition > SOUND
+    assert spectrum.condition > MAX_CONDITION
     for mode, value in enumerate(spectrum.eigenvalues.real[:4]):
         P = spectrum.projector(torch.arange(6) == mode)
         assert torch.allclose(P @ spectrum.matrix, value * P, atol=1e-5)
@@ -189,17 +189,19 @@ def test_a_mode_is_itself_where_eigenvectors_are_nearly_parallel_and_distances_t
 
 
 def test_a_split_puts_latents_together_again(operator: Tensor, generator: torch.Generator) -> None:
-    split = Split.of(operator, 2)
+    split = SpectralSplit.of(operator, 2)
     z = torch.randn(9, 7, generator=generator, dtype=torch.float64)
-    assert split.reading.shape == (7, 5)
-    assert torch.allclose(z @ split.projector + z @ split.reading @ split.writing, z, atol=1e-12)
-    assert torch.allclose(split.writing @ split.writing.T, torch.eye(5, dtype=torch.float64), atol=1e-12)
+    assert split.to_coordinates.shape == (7, 5)
+    assert torch.allclose(z @ split.projector + z @ split.to_coordinates @ split.from_coordinates, z, atol=1e-12)
+    assert torch.allclose(
+        split.from_coordinates @ split.from_coordinates.T, torch.eye(5, dtype=torch.float64), atol=1e-12
+    )
     spectrum = Spectrum.of(operator)
     assert torch.allclose(spectrum.projector(spectrum.static(2)), split.projector, atol=1e-12)
 
 
 def test_noise_has_the_covariance_of_what_is_left(operator: Tensor, generator: torch.Generator) -> None:
-    split = Split.of(operator, 2)
+    split = SpectralSplit.of(operator, 2)
     z = torch.randn(400, 7, generator=generator, dtype=torch.float64) @ torch.diag(torch.arange(1.0, 8.0)).double()
     left = z - z @ split.projector
     root = split.noise_root(z.T @ z / len(z))
@@ -223,3 +225,17 @@ def test_what_is_no_operator_is_named() -> None:
         Spectrum.of(torch.zeros(3, 4))
     with pytest.raises(InputError, match="NaN or infinity"):
         Spectrum.of(torch.full((2, 2), torch.inf))
+
+
+def test_the_largest_gap_is_found_and_cuts_no_pair(generator: torch.Generator) -> None:
+    cases: list[tuple[list[complex], int]] = [
+        ([1.0, 0.99, 0.5 + 0.3j, 0.1], 2),
+        ([1.0 + 0.01j, 0.99, 0.98, -0.3], 4),  # a pair and two more before it
+        ([1.0, 1 + 1e-9, 1 - 1e-12, 0.9, 0.2], 3),  # how near to 1 is no gap below what matters
+        ([0.9 + 0.1j, 0.9 - 0.2j], 2),
+        ([0.5 + 0.5j], 2),  # nothing to cut
+    ]
+    for values, count in cases:
+        spectrum = Spectrum.of(matrix_with(values, generator))
+        assert spectrum.largest_gap() == count
+        assert int(spectrum.static(count).sum()) == count

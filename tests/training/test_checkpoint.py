@@ -11,15 +11,9 @@ from safetensors.torch import save_file
 from diskoop.data.sequences import Units
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import build_model
+from diskoop.run_folder import RunFolder, load_model, load_settings
 from diskoop.settings import Settings
-from diskoop.training.checkpoint import (
-    RunFolder,
-    load_model,
-    load_settings,
-    load_weights,
-    read_tensors,
-    write_tensors,
-)
+from diskoop.tensor_files import load_weights, read_tensors, write_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float64).reshape(3, 4).T,

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -16,68 +16,27 @@ import torch
 from numpy.typing import NDArray
 
 from diskoop import load, load_data
-from diskoop.data import Sequences
-from diskoop.data.builtin import oscillators
+from diskoop.data import Sequences, batches
+from diskoop.data.batches import Batch, prefetch
+from diskoop.data.sets import oscillators
 from diskoop.errors import InputError, Stopped
 from diskoop.numerics import Spectrum, fit_operator
 from diskoop.numerics.operator import SnapshotQR
+from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
-from diskoop.training import batches, loop
-from diskoop.training.batches import Batch, read_ahead
-from diskoop.training.captured import CapturedStep
-from diskoop.training.checkpoint import RunFolder, read_tensors, save_checkpoint
-from diskoop.training.objective import Objective, Terms
+from diskoop.tensor_files import read_tensors
+from diskoop.training import loop
+from diskoop.training.checkpoint import save_checkpoint
+from diskoop.training.cuda_graph import CapturedStep
+from diskoop.training.frozen_operator import fit_frozen_operator
+from diskoop.training.objective import Objective, ObjectiveOutput
 from diskoop.training.precision import device_for
-from diskoop.training.progress import Bar, Reporter
 from diskoop.training.step import StepOutput
-
-SMALL = Settings.of(
-    {
-        "data": {"name": "oscillators", "limit": 200},
-        "model": {"k": 10, "h": 12, "noise": 0.001},
-        "spectrum": {"static": 3, "radius": 0.9},
-        "loss": {"cycle": 0.5},
-        "train": {
-            "epochs": 3,
-            "batch": 20,
-            "lr": 0.01,
-            "schedule": "cosine",
-            "warmup": 5,
-            "clip": 1.0,
-            "save_every": 3,
-            "precision": "32",
-        },
-    }
-)
-
-
-class Quiet(Reporter):
-    """Says nothing; stops training at a step if asked to, as a crash (not a polite request) would."""
-
-    def __init__(self, crash_at: int | None = None) -> None:
-        super().__init__()
-        self.crash_at = crash_at
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def open(self, total: int, done: int, epochs: int) -> Bar:
-        crash_at = self.crash_at
-
-        class Crashing(Bar):
-            def step(self, epoch: int, done: int, terms: Mapping[str, float]) -> None:
-                if done == crash_at:
-                    raise MemoryError("the lights went out")
-
-            def epoch(self, row: Mapping[str, Any]) -> None:
-                pass
-
-        return Crashing(self.console, total, done, epochs)
+from tests.helpers.training import SMALL, Quiet
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """What metrics.jsonl says, less the wall clock."""
+    """What metrics.jsonl says, less the wall format_duration."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [
         {name: value for name, value in json.loads(line).items() if name not in ("seconds", "waited")} for line in lines
@@ -135,10 +94,10 @@ def test_video_resumes_bit_equal_too(tmp_path: Path) -> None:
 def lagging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps as on CUDA, which are told of one step later; there they are captured too."""
 
-    def stepper(self: loop.Training) -> CapturedStep:
-        return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch)
+    def stepper(self: loop.Trainer) -> CapturedStep:
+        return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch_size)
 
-    monkeypatch.setattr(loop.Training, "_stepper", stepper)
+    monkeypatch.setattr(loop.Trainer, "_make_step", stepper)
 
 
 @pytest.mark.usefixtures("lagging")
@@ -158,24 +117,24 @@ def test_steps_that_lag_are_counted_and_resumed_alike(undisturbed: Path, tmp_pat
 
 @pytest.mark.usefixtures("lagging")
 def test_a_polite_stop_waits_for_the_step_that_lags(tmp_path: Path) -> None:
-    training = loop.Training(SMALL, RunFolder(tmp_path), Quiet())
+    training = loop.Trainer(SMALL, RunFolder(tmp_path), Quiet())
     asked: list[int] = []
-    taking, taken = training._take, []
+    taking, outputs = training._train_step, []
 
     def noting(batch: Batch) -> Iterable[StepOutput]:
-        taken.append(taking(batch))
-        asked.extend([2] if len(taken) == 4 else [])
-        return taken[-1]
+        outputs.append(taking(batch))
+        asked.extend([2] if len(outputs) == 4 else [])
+        return outputs[-1]
 
-    training._take = noting  # type: ignore[method-assign]
+    training._train_step = noting  # type: ignore[method-assign]
     with pytest.raises(Stopped, match="saved at step 4 of 30"):
         training._epoch(Quiet().open(30, 0, 3), asked)
-    assert training.noted == 4
+    assert training.num_recorded == 4
     record = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")[1]
     assert record["step"] == 4
-    told = [one.terms["total"] for ended in taken for one in ended]
-    assert len(told) == 2  # the third came with a save, the fourth with the stop
-    assert record["sums"]["total"] > sum(told) + 1.5 * min(told)
+    recorded = [one.terms["total"] for ended in outputs for one in ended]
+    assert len(recorded) == 2  # the third came with a save, the fourth with the stop
+    assert record["sums"]["total"] > sum(recorded) + 1.5 * min(recorded)
 
 
 @pytest.mark.parametrize(("share", "written"), [(math.inf, 11), (1e-9, 2)])
@@ -183,7 +142,7 @@ def test_checkpoints_take_a_small_share_of_the_time(
     share: float, written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first step and after the last there is always one; ten steps in between if they are cheap enough."""
-    monkeypatch.setattr(loop, "SAVING_SHARE", share)
+    monkeypatch.setattr(loop, "MAX_SAVE_FRACTION", share)
     saved = []
 
     def counting(*arguments: Any) -> None:
@@ -199,20 +158,20 @@ def test_checkpoints_take_a_small_share_of_the_time(
 def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "SAVING_SHARE", math.inf)  # whatever it takes
-    training = loop.Training(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
+    monkeypatch.setattr(loop, "MAX_SAVE_FRACTION", math.inf)  # whatever it takes
+    training = loop.Trainer(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
     fast = training.step
     assert isinstance(fast, CapturedStep)
-    update, taken = fast.stages["update"], []
+    update, outputs = fast.stages["update"], []
 
     def breaking() -> None:
         update()
-        taken.append(1)
-        if len(taken) == 4:
-            fast.figures.there[-1] = torch.nan
+        outputs.append(1)
+        if len(outputs) == 4:
+            fast.losses.device[-1] = torch.nan
 
     fast.stages["update"] = breaking
-    with pytest.raises(Stopped, match=r"astray at step 4: the loss is .*, its gradient's norm nan"):
+    with pytest.raises(Stopped, match=r"diverged at step 4: the loss is .*, its gradient's norm nan"):
         training._epoch(Quiet().open(30, 0, 3), [])
     assert read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")[1]["step"] == 3
 
@@ -232,7 +191,7 @@ def test_a_finished_run_resumes_to_itself(undisturbed: Path) -> None:
     quiet = Quiet()
     loop.resume(undisturbed, reporter=quiet)
     assert (undisturbed / "model.safetensors").read_bytes() == before
-    assert "is trained already" in quiet.said[0]
+    assert "is trained already" in quiet.messages[0]
 
 
 def test_damaged_and_foreign_checkpoints_are_errors(undisturbed: Path, tmp_path: Path) -> None:
@@ -279,11 +238,11 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An infinite gradient at step 4: the message says so, and the checkpoint of step 3 is what it was."""
-    monkeypatch.setattr(loop, "SAVING_SHARE", math.inf)  # whatever it takes
+    monkeypatch.setattr(loop, "MAX_SAVE_FRACTION", math.inf)  # whatever it takes
     forward = Objective.forward
     steps: list[int] = []
 
-    def breaking(self: Objective, *batch: Any) -> Terms:
+    def breaking(self: Objective, *batch: Any) -> ObjectiveOutput:
         terms = forward(self, *batch)
         steps.append(1)
         # The square root of something that is zero: a finite loss, an infinite slope.
@@ -291,10 +250,10 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
 
     limit = 10**9
     monkeypatch.setattr(Objective, "forward", breaking)
-    training = loop.Training(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
-    training.cost()
+    training = loop.Trainer(SMALL.replaced({"train": {"save_every": 1}}), RunFolder(tmp_path), Quiet())
+    training.estimate_cost()
     limit = len(steps) + 3
-    with pytest.raises(Stopped, match=r"astray at step 4: the loss is .*, its gradient's norm nan"):
+    with pytest.raises(Stopped, match=r"diverged at step 4: the loss is .*, its gradient's norm nan"):
         training._epoch(Quiet().open(30, 0, 3), [])
     assert all(torch.isfinite(weight).all() for weight in training.model.parameters())
     tensors, record = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")
@@ -302,18 +261,18 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
 
 
-def step(training: loop.Training, indices: NDArray[np.int64]) -> StepOutput:
+def step(training: loop.Trainer, indices: NDArray[np.int64]) -> StepOutput:
     """One step on the training sequences at `indices`."""
-    (taken,) = training._take(Batch(indices, *training.train_set.fetch(indices, torch.float32), 0.0))
-    return taken
+    (outputs,) = training._train_step(Batch(indices, *training.train_set.read_batch(indices, torch.float32), 0.0))
+    return outputs
 
 
 def test_weights_that_are_no_numbers_stop_training_with_exit_code_1_not_2(tmp_path: Path) -> None:
-    wild = SMALL.replaced({"train": {"lr": 100, "schedule": "constant", "warmup": 0, "clip": None}})
-    training = loop.Training(wild, RunFolder(tmp_path), Quiet())
+    wild = SMALL.replaced({"train": {"lr": 100, "schedule": "constant", "warmup": 0, "grad_clip": None}})
+    training = loop.Trainer(wild, RunFolder(tmp_path), Quiet())
     with torch.no_grad():
         next(training.model.parameters()).fill_(torch.nan)
-    with pytest.raises(Stopped, match=r"astray at step 1: .*NaN or infinity"):
+    with pytest.raises(Stopped, match=r"diverged at step 1: .*NaN or infinity"):
         step(training, np.arange(20))
 
 
@@ -349,21 +308,21 @@ VIDEO = Settings.of(
         "model": {"k": 8, "h": 8, "width": 4},
         "spectrum": {"static": 3},
         "loss": {"cycle": 1.0},
-        "train": {"epochs": 2, "batch": 4, "blur": True, "save_every": 2, "precision": "32"},
+        "train": {"epochs": 2, "batch_size": 4, "blur": True, "save_every": 2, "precision": "32"},
     }
 )
 
 
 def test_evaluation_uses_and_keeps_the_statistics_of_training(tmp_path: Path) -> None:
     """Batch norm in validation and in the frozen operator is that of use: nothing of the batch, nothing left behind."""
-    training = loop.Training(VIDEO, RunFolder(tmp_path), Quiet())
+    training = loop.Trainer(VIDEO, RunFolder(tmp_path), Quiet())
     assert training.val_set is not None
     training.val_set = training.val_set.select(np.arange(8))
     for start in (0, 4, 8, 12):
         step(training, np.arange(start, start + 4))
     before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
     validated = training._validate()
-    frozen = loop.frozen_operator(training.model.train(), training.train_set, batch=4)
+    frozen = fit_frozen_operator(training.model.train(), training.train_set, batch_size=4)
     assert all(torch.equal(before[name], tensor) for name, tensor in training.model.state_dict().items())
 
     training.model.eval()
@@ -378,7 +337,7 @@ def test_evaluation_uses_and_keeps_the_statistics_of_training(tmp_path: Path) ->
 @pytest.fixture
 def ragged_films(tmp_path: Path) -> Path:
     for number in range(12):
-        np.save(tmp_path / f"{number}.npy", load_data("puppets", "train", size=32).take([number])[0][: 4 + number % 5])
+        np.save(tmp_path / f"{number}.npy", load_data("puppets", "train", size=32).read([number])[0][: 4 + number % 5])
     return tmp_path
 
 
@@ -391,7 +350,7 @@ def test_video_of_unequal_length_is_trained_on(ragged_films: Path, tmp_path: Pat
     assert parts.mask is not None
     assert parts.mask.sum(1).tolist() == clips.lengths.tolist()
     assert (parts.z[~parts.mask] == 0).all()
-    train = clips.part("train")
+    train = clips.split("train")
     alone = [run.decompose(train.select([index])).z[0] for index in range(len(train))]
     snapshots = reduce(add, [SnapshotQR.of(z[None]) for z in alone])  # of real frames only
     assert torch.allclose(run.operator.matrix, snapshots.solve().matrix, atol=1e-4)
@@ -402,10 +361,17 @@ def test_video_of_unequal_length_is_trained_on(ragged_films: Path, tmp_path: Pat
 
 
 def test_validation_averages_over_frames(ragged_films: Path, tmp_path: Path) -> None:
-    data = {"name": None, "path": str(ragged_films), "size": None, "limit": None, "holdout": 0.4, "test": 0.1}
+    data = {
+        "name": None,
+        "path": str(ragged_films),
+        "size": None,
+        "limit": None,
+        "val_fraction": 0.4,
+        "test_fraction": 0.1,
+    }
     one, many = (
-        loop.Training(
-            VIDEO.replaced({"data": data, "train": {"batch": batch}, "loss": {"pred": 0, "eig": 0, "cycle": 0}}),
+        loop.Trainer(
+            VIDEO.replaced({"data": data, "train": {"batch_size": batch}, "loss": {"pred": 0, "eig": 0, "cycle": 0}}),
             RunFolder(tmp_path),
             Quiet(),
         )._validate()
@@ -415,20 +381,24 @@ def test_validation_averages_over_frames(ragged_films: Path, tmp_path: Path) -> 
 
 
 def test_all_can_be_trained_on(tmp_path: Path) -> None:
-    loop.train(SMALL.replaced({"data": {"holdout": 0.0}}), tmp_path / "run", reporter=Quiet())
+    loop.train(SMALL.replaced({"data": {"val_fraction": 0.0}}), tmp_path / "run", reporter=Quiet())
     assert not any(name.startswith("val.") for row in rows(tmp_path / "run") for name in row)
-    everything = loop.Training(SMALL.replaced({"data": {"holdout": 0.0, "limit": None}}), RunFolder(tmp_path), Quiet())
+    everything = loop.Trainer(
+        SMALL.replaced({"data": {"val_fraction": 0.0, "limit": None}}), RunFolder(tmp_path), Quiet()
+    )
     assert len(everything.train_set) == 1800
     assert "static_gap" in load(tmp_path / "run").summary()
 
 
 def test_one_operator_a_sequence(tmp_path: Path) -> None:
-    settings = SMALL.replaced({"model": {"scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0}})
-    training = loop.Training(settings, RunFolder(tmp_path), Quiet())
+    settings = SMALL.replaced(
+        {"model": {"operator_scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0}}
+    )
+    training = loop.Trainer(settings, RunFolder(tmp_path), Quiet())
     z = training.model.encode(training.train_set.batch(np.arange(5), torch.zeros(1))[0])
-    assert training.model.fit(z).matrix.shape == (5, 10, 10)
+    assert training.model.fit_operator(z).matrix.shape == (5, 10, 10)
     assert np.isfinite(step(training, np.arange(20)).terms["total"])
-    assert loop.frozen_operator(training.model, training.train_set, 20).matrix.shape == (10, 10)
+    assert fit_frozen_operator(training.model, training.train_set, 20).matrix.shape == (10, 10)
 
 
 def test_an_interrupted_write_of_metrics_is_mended(undisturbed: Path, tmp_path: Path) -> None:
@@ -486,7 +456,7 @@ def test_impossible_data_for_these_settings_is_named(tmp_path: Path) -> None:
     "changes",
     [
         {"data": {"limit": 1}},
-        {"train": {"batch": 500}},
+        {"train": {"batch_size": 500}},
         {"model": {"k": 1}, "spectrum": {"static": 1}, "loss": {"cycle": 0}},
         {"spectrum": {"static": 0}, "loss": {"cycle": 0}},
         {"loss": {"eig": 0, "cycle": 0}},
@@ -507,7 +477,7 @@ def test_corners_train(changes: dict[str, Any], tmp_path: Path) -> None:
 def test_tensorboard_has_the_same_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    monkeypatch.setattr(loop, "SAVING_SHARE", 1e-9)  # the crash leaves no checkpoint, and two epochs are run again
+    monkeypatch.setattr(loop, "MAX_SAVE_FRACTION", 1e-9)  # the crash leaves no checkpoint, and two epochs are run again
     with pytest.raises(MemoryError):
         loop.train(SMALL.replaced({"train": {"tensorboard": True}}), tmp_path / "run", reporter=Quiet(crash_at=25))
     assert [row["epoch"] for row in rows(tmp_path / "run")] == [1, 2]  # known all the same
@@ -545,17 +515,17 @@ def test_training_works_in_a_thread(tmp_path: Path) -> None:
 
 
 def test_batches_visit_every_sequence_once_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
+    visited: list[int] = []
 
     def noting(data: Sequences, batches: Iterable[Any], **options: Any) -> Iterator[Batch]:
-        for ready in read_ahead(data, batches, **options):
+        for ready in prefetch(data, batches, **options):
             assert torch.equal(ready.x, data.batch(ready.indices, torch.zeros(1))[0])
-            seen.extend(ready.indices.tolist())
+            visited.extend(ready.indices.tolist())
             yield ready
 
-    monkeypatch.setattr(batches, "read_ahead", noting)
+    monkeypatch.setattr(batches, "prefetch", noting)
     loop.train(SMALL.replaced({"train": {"epochs": 2}}), tmp_path / "run", reporter=Quiet())
-    first, second = seen[:200], seen[200:]
+    first, second = visited[:200], visited[200:]
     assert sorted(first) == sorted(second) == list(range(200))
     assert first != second
     assert not np.array_equal(first, np.arange(200))

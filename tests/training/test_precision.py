@@ -15,7 +15,7 @@ SETTINGS = Settings.of(
         "data": {"name": "oscillators", "limit": 40},
         "model": {"k": 6, "h": 8},
         "spectrum": {"static": 2},
-        "train": {"epochs": 2, "batch": 20, "device": "cpu"},
+        "train": {"epochs": 2, "batch_size": 20, "device": "cpu"},
     }
 )
 
@@ -48,7 +48,7 @@ def test_a_run_goes_on_only_in_the_numbers_it_began_in(tmp_path: Path, monkeypat
         raise Stopped("here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Training, "run", stop)
+        patch.setattr(loop.Trainer, "run", stop)
         with pytest.raises(Stopped):
             loop.train(SETTINGS, tmp_path / "run")
     monkeypatch.setattr(loop, "precision_for", precision_for)

@@ -37,5 +37,5 @@ def test_elsewhere_a_line_an_epoch() -> None:
 
 def test_brackets_in_a_path_are_not_markup() -> None:
     screen = io.StringIO()
-    Reporter(Console(file=screen, width=80)).say("the run is in a[red]b")
+    Reporter(Console(file=screen, width=80)).log("the run is in a[red]b")
     assert screen.getvalue() == "the run is in a[red]b\n"

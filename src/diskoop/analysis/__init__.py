@@ -1,1 +1,1 @@
-"""sequences taken apart and put together"""
+"""decomposition, editing, forecasting and discovery of factors"""

@@ -1,10 +1,9 @@
-"""swaps in stages: one factor after another, all combinations, growing sets of modes"""
+"""swaps in stages: factors one after another, all combinations, growing sets of modes"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import combinations as subsets
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import torch
@@ -12,82 +11,104 @@ from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.errors import InputError, suggest
-
-PARTS = ("static", "dynamic")  # what the modes of a spectrum are divided into
+from diskoop.numerics.factors import SPECTRAL_PARTS
 
 
 @dataclass(frozen=True, eq=False)
-class Stages:
-    """The way from a source to a target: the source itself, the source after each edit, the target itself."""
+class StagedSwap:
+    """A source sequence, the same after each swap, and the target sequence."""
 
     captions: tuple[str, ...]
     parts: Decomposition  # a sequence for each caption
 
     def rows(self) -> list[tuple[str, NDArray[Any]]]:
-        """Each stage decoded, without padding, under its caption."""
+        """(caption, frames) of each stage, decoded, without padding."""
         return [(caption, x) for caption, (_, x) in zip(self.captions, self.parts.rows(), strict=True)]
 
 
-def gradual(parts: Decomposition, source: int, target: int, order: Sequence[str]) -> Stages:
-    """The factors exchanged one after another, each on top of those before it."""
+def swap_cumulatively(parts: Decomposition, source: int, target: int, order: Sequence[str]) -> StagedSwap:
+    """Swap factors one after another, each on top of the ones before.
+
+    Args:
+        parts: with the factors.
+        source: index of the sequence to change.
+        target: index of the donor.
+        order: names of factors.
+    """
     _check_names(order)
     pair = parts.select([source, target])
     edits, captions = [pair], []
     for count, name in enumerate(order, 1):
         edits.append(edits[-1].swap(name, {0: 1}))
         captions.append(" + ".join(order[:count]))
-    return _staged(pair, captions, edits[1:])
+    return _collect(pair, captions, edits[1:])
 
 
-def combinations(parts: Decomposition, source: int, target: int, names: Sequence[str]) -> Stages:
-    """Every non-empty set of the factors exchanged, small sets first; those that overlap, one after another."""
+def swap_combinations(parts: Decomposition, source: int, target: int, names: Sequence[str]) -> StagedSwap:
+    """Swap every non-empty subset of factors, small subsets first; factors that overlap, one after another.
+
+    Args:
+        parts: with the factors.
+        source: index of the sequence to change.
+        target: index of the donor.
+        names: of factors.
+    """
     _check_names(names)
     pair = parts.select([source, target])
-    chosen = [subset for size in range(1, len(names) + 1) for subset in subsets(names, size)]
-    edits = [reduce(lambda edit, name: edit.swap(name, {0: 1}), subset, pair) for subset in chosen]
-    return _staged(pair, [" + ".join(subset) for subset in chosen], edits)
+    subsets = [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
+    edits = [reduce(lambda edit, name: edit.swap(name, {0: 1}), subset, pair) for subset in subsets]
+    return _collect(pair, [" + ".join(subset) for subset in subsets], edits)
 
 
-def incremental(parts: Decomposition, source: int, target: int, what: str, sizes: Sequence[int | None]) -> Stages:
-    """Growing sets of the modes of the "static" or "dynamic" part exchanged; None is all of them.
+def swap_incrementally(
+    parts: Decomposition, source: int, target: int, part: str, sizes: Sequence[int | None]
+) -> StagedSwap:
+    """Swap growing sets of the modes of one part, in the order of the spectrum.
 
-    Modes are taken in the spectrum's order. A set that would cut a conjugate pair takes in the whole pair, so it may
-    have a mode more than was asked for; its caption says how many it has. Two sets that become one are one stage.
+    A set that would cut a conjugate pair includes the whole pair, so it may have one mode more than its size; captions
+    give the actual number. Equal sets are one stage.
+
+    Args:
+        parts: the sequences.
+        source: index of the sequence to change.
+        target: index of the donor.
+        part: "static" or "dynamic".
+        sizes: of the sets, growing; None is all modes.
     """
-    modes = modes_of(parts, what)
-    _check_sizes(sizes, len(modes), what)
-    steps = {}
+    modes = part_modes(parts, part)
+    _check_sizes(sizes, len(modes), part)
+    mode_sets = {}
     for size in sizes:
-        chosen = parts.spectrum.complete(modes[:size])
-        share = "all" if len(chosen) == len(modes) else f"{len(chosen)} of"
-        steps[f"{share} {len(modes)} {what} modes"] = chosen
+        selected = parts.spectrum.complete(modes[:size])
+        count = "all" if len(selected) == len(modes) else f"{len(selected)} of"
+        mode_sets[f"{count} {len(modes)} {part} modes"] = selected
     pair = parts.select([source, target])
-    return _staged(pair, list(steps), [pair.swap(chosen, {0: 1}) for chosen in steps.values()])
+    return _collect(pair, list(mode_sets), [pair.swap(selected, {0: 1}) for selected in mode_sets.values()])
 
 
-def modes_of(parts: Decomposition, what: str) -> list[int]:
-    """Which modes the "static" or "dynamic" part is made of, in the spectrum's order."""
-    if what not in PARTS:
-        raise InputError(f"expected the modes of 'static' or 'dynamic', got {what!r}; {suggest(what, PARTS)}")
-    modes: list[int] = torch.nonzero(parts.static_modes == (what == "static")).flatten().tolist()
+def part_modes(parts: Decomposition, part: str) -> list[int]:
+    """The modes of the "static" or "dynamic" part, in the order of the spectrum."""
+    if part not in SPECTRAL_PARTS:
+        raise InputError(f"expected the modes of 'static' or 'dynamic', got {part!r}; {suggest(part, SPECTRAL_PARTS)}")
+    modes: list[int] = torch.nonzero(parts.static_modes == (part == "static")).flatten().tolist()
     return modes
 
 
-def _staged(pair: Decomposition, captions: Sequence[str], edits: Sequence[Decomposition]) -> Stages:
-    """One sequence for each caption out of a (source, target) and its edits, in which the first member changed."""
+def _collect(pair: Decomposition, captions: Sequence[str], edits: Sequence[Decomposition]) -> StagedSwap:
+    """One sequence per caption, from the decomposition of (source, target) and its edits, which change the first."""
     stages = pair.select([0] * (len(edits) + 1) + [1])
     z = torch.stack([pair.z[0], *(edit.z[0] for edit in edits), pair.z[1]])
     masks = [edit.mask[0] for edit in (pair, *edits) if edit.mask is not None]
     mask = None if pair.mask is None else torch.stack([*masks, pair.mask[1]])
-    return Stages(("source", *captions, "target"), replace(stages, z=z, mask=mask))
+    return StagedSwap(("source", *captions, "target"), replace(stages, z=z, mask=mask))
 
 
 def _check_names(names: Sequence[str]) -> None:
     if isinstance(names, str) or not names or len(set(names)) < len(names):
-        raise InputError(f"expected a list of different factors, one at least, got {names!r}")
+        raise InputError(f"expected a list of different factors, at least one, got {names!r}")
 
 
-def _check_sizes(sizes: Sequence[int | None], total: int, what: str) -> None:
+def _check_sizes(sizes: Sequence[int | None], total: int, part: str) -> None:
     counts = [total if size is None else size for size in sizes]
     if not counts or counts[0] < 1 or counts[-1] > total or any(a >= b for a, b in pairwise(counts)):
-        raise InputError(f"expected growing sizes from 1 to {total}, the {what} modes there are, got {list(sizes)}")
+        raise InputError(f"expected growing sizes from 1 to {total}, the number of {part} modes, got {list(sizes)}")

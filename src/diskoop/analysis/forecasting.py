@@ -1,4 +1,4 @@
-"""how far ahead a forecast holds, beside holding the last frame and plain DMD"""
+"""forecast errors by horizon, with holding the last frame and plain DMD as baselines"""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -14,24 +14,24 @@ from diskoop.data.sequences import Indices, Sequences, Units
 from diskoop.errors import InputError
 from diskoop.numerics.operator import Operator, SnapshotQR
 
-SAMPLE = 1000  # frames at most whose singular vectors are DMD's basis, so that a large set costs what a small one does
+MAX_SAMPLE = 1000  # frames whose singular vectors are DMD's basis, so that its cost does not grow with the set
 
 Curve = NDArray[np.float64]  # (steps,)
 
 
 class Decomposer(Protocol):
-    """What takes sequences apart: a run, of which no more is needed here."""
+    """Decomposes sequences, like `Run`."""
 
     def decompose(self, clips: Sequences, /) -> Decomposition: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Dmd:
-    """Dynamic mode decomposition of the frames themselves: their largest directions, and one operator between them."""
+class DMD:
+    """Dynamic mode decomposition of the frames themselves: principal directions, and an operator on them."""
 
     basis: Tensor  # (features of a frame, rank) float64, orthonormal columns
-    operator: Operator  # (rank, rank): carries a frame, seen in the basis, to the next
-    frame: tuple[int, ...]  # the shape of one
+    operator: Operator  # (rank, rank): a step in coordinates of the basis
+    frame: tuple[int, ...]  # shape of a frame
     units: Units
 
     @property
@@ -39,49 +39,58 @@ class Dmd:
         return self.basis.shape[1]
 
     def forecast(self, x: NDArray[Any], steps: int) -> NDArray[Any]:
-        """Frames (n, given, ...) -> the `steps` after the last of them, (n, steps, ...), both in the user's units."""
+        """Frames (n, observed, ...) -> the next `steps` frames, (n, steps, ...), both in the units of the data."""
         if x.ndim < 2 or x.shape[2:] != self.frame or not x.shape[1]:
-            raise InputError(f"expected frames (n, given, {', '.join(map(str, self.frame))}), got {x.shape}")
-        last = _in_model_units(x[:, -1], self.units) @ self.basis  # (n, rank): DMD knows no past but this
+            raise InputError(f"expected frames (n, observed, {', '.join(map(str, self.frame))}), got {x.shape}")
+        last = _to_features(x[:, -1], self.units) @ self.basis  # (n, rank): DMD depends on the last frame only
         future = self.operator.roll(last, steps) @ self.basis.T  # (n, steps, features)
         frames: NDArray[Any] = self.units.from_model(future.reshape(len(x), steps, *self.frame)).numpy()
         return frames
 
 
-def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> Dmd:
-    """Plain DMD with `rank` directions over all sequences, in the model's units; no mean is taken off.
+def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> DMD:
+    """Fit plain DMD to all sequences, in the model's units, without centring.
 
-    The directions are those of at most SAMPLE frames, drawn with `generator` where there are more.
+    Args:
+        clips: the sequences.
+        rank: number of directions.
+        generator: draws the frames whose directions are used, where there are more than MAX_SAMPLE.
+
+    Example:
+        >>> clips = diskoop.load_data("oscillators", "train")
+        >>> dmd = fit_dmd(clips, rank=8, generator=torch.Generator().manual_seed(0))
+        >>> np.allclose(dmd.forecast(clips.x[:, :4], steps=5), clips.x[:, 4:9], atol=1e-4)  # the set is linear
+        True
     """
-    sample = _in_model_units(_some_pasts(clips, generator), clips.units)  # (frames, features)
+    sample = _to_features(_sample_past_frames(clips, generator), clips.units)  # (frames, features)
     if not 1 <= rank <= min(sample.shape):
         raise InputError(
-            f"expected a rank from 1 to {min(sample.shape)}, as {clips.name} has {sample.shape[1]} numbers a frame and "
-            f"{sample.shape[0]} frames are looked at, got {rank}"
+            f"expected a rank from 1 to {min(sample.shape)}, as {clips.name} has {sample.shape[1]} features per frame "
+            f"and {sample.shape[0]} frames are used, got {rank}"
         )
     if not torch.isfinite(sample).all():
         raise InputError(f"cannot fit DMD: the frames of {clips.name} hold NaN or infinity")
     basis = torch.linalg.svd(sample, full_matrices=False)[2][:rank].T.contiguous()
     snapshots = reduce(SnapshotQR.__add__, (_snapshots(clips, indices, basis) for indices in chunks(len(clips))))
     operator = replace(snapshots.solve(), source=f"{clips.name}, {len(clips)} sequences")
-    return Dmd(basis, operator, clips.frames.shape[1:], clips.units)
+    return DMD(basis, operator, clips.frames.shape[1:], clips.units)
 
 
-def _some_pasts(clips: Sequences, generator: torch.Generator) -> NDArray[Any]:
-    """Frames (some, ...) out of all that have a successor, each as likely as any other; all if they are few."""
+def _sample_past_frames(clips: Sequences, generator: torch.Generator) -> NDArray[Any]:
+    """Frames (count, ...) with a successor, drawn uniformly; all of them up to MAX_SAMPLE."""
     pairs = clips.lengths - 1
     ends = np.cumsum(pairs)
     total = int(ends[-1])
     drawn = np.arange(total)
-    if total > SAMPLE:
-        drawn = np.unique(torch.randint(total, (SAMPLE,), generator=generator).numpy())
-    owner = np.searchsorted(ends, drawn, side="right")
-    place = clips.starts[owner] + drawn - (ends - pairs)[owner]
-    return np.asarray(clips.frames[place], clips.frames.dtype.newbyteorder("="))
+    if total > MAX_SAMPLE:
+        drawn = np.unique(torch.randint(total, (MAX_SAMPLE,), generator=generator).numpy())
+    sequence = np.searchsorted(ends, drawn, side="right")
+    frame = clips.starts[sequence] + drawn - (ends - pairs)[sequence]
+    return np.asarray(clips.frames[frame], clips.frames.dtype.newbyteorder("="))
 
 
-def _in_model_units(frames: NDArray[Any], units: Units) -> Tensor:
-    """(n, ...) -> (n, features) float64."""
+def _to_features(frames: NDArray[Any], units: Units) -> Tensor:
+    """Frames (n, ...) -> (n, features) float64, in the model's units."""
     return units.to_model(torch.from_numpy(np.array(frames, np.float64))).flatten(1)
 
 
@@ -92,19 +101,19 @@ def _snapshots(clips: Sequences, indices: Indices, basis: Tensor) -> SnapshotQR:
 
 @dataclass(frozen=True, eq=False)
 class ForecastErrors:
-    """Root mean squared errors in the user's units, one for each horizon from 1 on, over all sequences."""
+    """Root mean squared errors over all sequences in the units of the data, by horizon from 1 on."""
 
-    given: int  # frames that a forecast starts from
+    observed: int  # frames that a forecast starts from
     ours: Curve
-    last_frame: Curve  # of holding the last given frame
+    last_frame: Curve  # of repeating the last observed frame
     dmd: Curve
-    reconstruction: Curve  # of decoding those same frames once they were seen: what our networks lose, forecast or not
-    sequences: int  # that were long enough
-    left_out: int  # that were not
+    reconstruction: Curve  # of encoding and decoding the future frames: a lower bound for `ours`
+    sequences: int  # number of sequences that are long enough
+    left_out: int  # number of sequences that are too short
     rank: int  # of the DMD
 
     def table(self) -> list[dict[str, int | float]]:
-        """A row for each horizon."""
+        """One row per horizon."""
         return [
             {
                 "horizon": horizon,
@@ -119,59 +128,69 @@ class ForecastErrors:
         ]
 
 
-def forecasts(run: Decomposer, clips: Sequences, steps: int, given: int, dmd: Dmd) -> dict[str, NDArray[Any]]:
-    """What we, the last frame and DMD say of the `steps` frames after the first `given`: (n, steps, ...) each.
+def compute_forecasts(
+    run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD
+) -> dict[str, NDArray[Any]]:
+    """Forecasts by the run, by repeating the last frame and by DMD, (n, steps, ...) each.
 
-    The frames after those are not even read, so that nothing in them can have a say.
+    Frames after the first `observed` are not read, so that none can leak into a forecast.
     """
-    known = _cut(clips, given)
-    x = known.x
+    past = _truncate(clips, observed)
+    x = past.x
     return {
-        "ours": run.decompose(known).forecast(steps).decode()[:, given:],
+        "ours": run.decompose(past).forecast(steps).decode()[:, observed:],
         "last_frame": np.repeat(x[:, -1:], steps, axis=1),
         "dmd": dmd.forecast(x, steps),
     }
 
 
-def forecast_errors(run: Decomposer, clips: Sequences, steps: int, given: int, dmd: Dmd) -> ForecastErrors:
-    """How wrong the three forecasts of `steps` frames from the first `given` are, over all clips that have as many."""
-    long_enough = _long_enough(clips, steps, given)
-    sums, numbers = dict.fromkeys(_CURVES, np.zeros(steps)), 0
+def forecast_errors(run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD) -> ForecastErrors:
+    """Errors of the forecasts of a run and of two baselines.
+
+    Args:
+        run: decomposes the sequences.
+        clips: those with at least observed + steps frames are used.
+        steps: largest horizon.
+        observed: number of frames that a forecast starts from, at least 2.
+        dmd: the DMD baseline.
+    """
+    long_enough = _long_enough(clips, steps, observed)
+    sums, elements = dict.fromkeys(_CURVES, np.zeros(steps)), 0
     for indices in chunks(len(long_enough)):
-        some = long_enough.select(indices)
-        whole = _cut(some, given + steps)
-        truth = whole.x[:, given:].astype(np.float64)
-        said = forecasts(run, some, steps, given, dmd)
-        said["reconstruction"] = run.decompose(whole).decode()[:, given:]
-        sums = {name: sums[name] + _squares(said[name], truth) for name in _CURVES}
-        numbers += truth[:, 0].size
-    errors = {name: np.sqrt(total / numbers) for name, total in sums.items()}
+        chunk = long_enough.select(indices)
+        whole = _truncate(chunk, observed + steps)
+        truth = whole.x[:, observed:].astype(np.float64)
+        predicted = compute_forecasts(run, chunk, steps, observed, dmd)
+        predicted["reconstruction"] = run.decompose(whole).decode()[:, observed:]
+        sums = {name: sums[name] + _squared_errors(predicted[name], truth) for name in _CURVES}
+        elements += truth[:, 0].size
+    errors = {name: np.sqrt(total / elements) for name, total in sums.items()}
     left_out = len(clips) - len(long_enough)
-    return ForecastErrors(given, **errors, sequences=len(long_enough), left_out=left_out, rank=dmd.rank)
+    return ForecastErrors(observed, **errors, sequences=len(long_enough), left_out=left_out, rank=dmd.rank)
 
 
 _CURVES = ("ours", "last_frame", "dmd", "reconstruction")
 
 
-def _cut(clips: Sequences, time: int) -> Sequences:
-    """The first `time` frames of each."""
+def _truncate(clips: Sequences, time: int) -> Sequences:
+    """The first `time` frames of each sequence."""
     return replace(clips, lengths=np.full(len(clips), time))
 
 
-def _long_enough(clips: Sequences, steps: int, given: int) -> Sequences:
-    if steps < 1 or given < 2:
-        raise InputError(f"expected at least 1 step from at least 2 given frames, got steps {steps} and given {given}")
-    chosen = np.flatnonzero(clips.lengths >= given + steps)
-    if not chosen.size:
+def _long_enough(clips: Sequences, steps: int, observed: int) -> Sequences:
+    if steps < 1 or observed < 2:
+        raise InputError(f"expected at least 1 step from at least 2 observed frames, got {steps} and {observed}")
+    indices = np.flatnonzero(clips.lengths >= observed + steps)
+    if not indices.size:
         shortest, longest = int(clips.lengths.min()), int(clips.lengths.max())
         raise InputError(
-            f"a forecast of {steps} frames from {given} given ones is checked on sequences of at least "
-            f"{given + steps}, got {len(clips)} of {shortest} to {longest} frames in {clips.name}"
+            f"a forecast of {steps} frames from {observed} observed ones needs sequences of at least "
+            f"{observed + steps} frames, got {len(clips)} of {shortest} to {longest} frames in {clips.name}"
         )
-    return clips.select(chosen)
+    return clips.select(indices)
 
 
-def _squares(said: NDArray[Any], truth: NDArray[np.float64]) -> Curve:
-    """(steps,): squared errors summed over sequences and whatever is in a frame."""
-    squares: Curve = np.square(said - truth).sum(axis=(0, *range(2, truth.ndim)))
-    return squares
+def _squared_errors(predicted: NDArray[Any], truth: NDArray[np.float64]) -> Curve:
+    """(steps,): squared errors summed over sequences and features."""
+    sums: Curve = np.square(predicted - truth).sum(axis=(0, *range(2, truth.ndim)))
+    return sums

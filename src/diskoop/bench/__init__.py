@@ -1,1 +1,1 @@
-"""how fast it is, measured where it runs"""
+"""measurements of speed on the machine at hand"""

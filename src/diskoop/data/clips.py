@@ -1,4 +1,4 @@
-"""clips in files: found by kind, read once, checked, laid end to end in the cache"""
+"""clips in files: listed, read once, checked, concatenated in the cache"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,76 +12,81 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.cache import FrameFile, advancing, digest, kept_once
-from diskoop.data.scaling import NOT_NUMBERS, are_numbers
+from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
+from diskoop.data.scaling import NON_FINITE, are_finite
 from diskoop.errors import InputError, Unavailable
 
-Blocks = Iterator[NDArray[Any]]  # frames (some, ...), a few at a time, so that memory does not grow with the clip
-SKIP = "--skip-bad leaves it out"
+Blocks = Iterator[NDArray[Any]]  # frames (count, ...), a few at a time, so that memory does not grow with the clip
+SKIP_HINT = "--skip-bad leaves it out"
 
 
 @dataclass(frozen=True)
 class Clip:
     """One sequence that can be read."""
 
-    name: str  # what labels call it: its path below the folder that was given
-    place: str  # what messages call it: where a person would look
-    blocks: Callable[[], Blocks]
-    labels: dict[str, str] = field(default_factory=dict)  # what its file says about it, once it has been read
-    notes: list[str] = field(default_factory=list)  # what a person should know about it, once it has been read
+    name: str  # for labels: its path relative to the data set's folder
+    place: str  # for messages: where to look for it
+    read_blocks: Callable[[], Blocks]
+    labels: dict[str, str] = field(default_factory=dict)  # what its file tells, filled while it is read
+    notes: list[str] = field(default_factory=list)  # sentences about it, filled while it is read
 
 
 def file_clips(root: Path, files: Sequence[Path], read: Callable[[Path], Blocks]) -> list[Clip]:
-    """A clip for each file, named by its path below `root`."""
+    """A clip for each file, named by its path relative to `root`."""
     return [Clip(file.relative_to(root).as_posix(), str(file), partial(read, file)) for file in files]
 
 
 @dataclass(frozen=True, eq=False)
 class ClipFrames:
-    """Clips that lie in one array of frames."""
+    """The frames of n clips in one array."""
 
     frames: NDArray[Any]  # (total, ...)
-    names: list[str]
-    lengths: NDArray[np.int64]
-    labels: dict[str, list[str]]
+    names: list[str]  # (n,), or none
+    lengths: NDArray[np.int64]  # (n,)
+    labels: dict[str, list[str]]  # name -> (n,)
     notes: tuple[str, ...]
-    starts: NDArray[np.int64]
+    starts: NDArray[np.int64]  # (n,)
 
     @classmethod
     def of(cls, x: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> "ClipFrames":
-        """The sequences of an array (n, time, ...), which have no names; `lengths` (n,) says which are shorter."""
+        """The unnamed sequences of an array (n, time, ...); `lengths` (n,) where some are shorter."""
         count, time = x.shape[:2]
         lengths = np.full(count, time) if lengths is None else lengths
         return cls(x.reshape(count * time, *x.shape[2:]), [], lengths, {}, (), np.arange(count) * time)
 
-    def select(self, at: NDArray[np.int64]) -> "ClipFrames":
-        """Some of them; `labels` stay as they are."""
-        names = [self.names[clip] for clip in at] if self.names else []
-        return replace(self, names=names, lengths=self.lengths[at], starts=self.starts[at])
+    def select(self, indices: NDArray[np.int64]) -> "ClipFrames":
+        """A subset of the clips; `labels` are left as they are."""
+        names = [self.names[clip] for clip in indices] if self.names else []
+        return replace(self, names=names, lengths=self.lengths[indices], starts=self.starts[indices])
 
 
-def gather(
+def read_clips(
     title: str,
     files: Sequence[Path],
-    find: Callable[[], Iterable[Clip]],
+    list_clips: Callable[[], Iterable[Clip]],
     readers: Sequence[ModuleType],
     options: Any,
     skip_bad: bool,
 ) -> ClipFrames:
-    """The frames of all clips that `find` lists, read unless the same `files` were read so before.
+    """The frames of all clips, from the cache if the same files were read the same way before.
 
-    `readers` are the modules that make frames of them. What cannot be read is an InputError, or with `skip_bad` left
-    out and noted.
+    Args:
+        title: of the set, for the progress bar and messages.
+        files: all files that are read; their paths, sizes and times enter the cache key.
+        list_clips: the clips in these files; called only if they are not in the cache.
+        readers: modules that decode them, whose source enters the cache key.
+        options: plain JSON that enters the cache key.
+        skip_bad: whether to leave out what cannot be read, with a note, instead of raising an InputError.
     """
-    seen = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = digest(*readers, options, skip_bad, seen)
+    state = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    key = digest(*readers, options, skip_bad, state)
 
-    def write(file: FrameFile) -> dict[str, Any]:
-        clips = list(find())
+    def write(file: FrameWriter) -> dict[str, Any]:
+        clips = list(list_clips())
         good: list[Clip] = []
         lengths: list[int] = []
         notes: list[str] = []
-        with advancing(f"reading {title}", len(clips)) as advance:
+        with progress_bar(f"reading {title}", len(clips)) as advance:
             for clip in clips:
                 begin = file.count
                 try:
@@ -90,8 +95,8 @@ def gather(
                     raise
                 except InputError as error:
                     if not skip_bad:
-                        raise InputError(f"{error} ({SKIP})") from None
-                    file.rewind(begin)
+                        raise InputError(f"{error} ({SKIP_HINT})") from None
+                    file.truncate(begin)
                     notes.append(f"left out: {error}")
                 else:
                     good.append(clip)
@@ -101,42 +106,37 @@ def gather(
         if not good:
             raise InputError(f"none of the {len(clips)} clips in {title} can be used; the first: {notes[0]}")
         labels = {name: [clip.labels[name] for clip in good] for name in good[0].labels}
-        names = [clip.name for clip in good]
-        return {"names": names, "lengths": lengths, "labels": labels, "notes": notes}
+        return {"names": [clip.name for clip in good], "lengths": lengths, "labels": labels, "notes": notes}
 
-    frames, facts = kept_once(title, key, write)
-    lengths = np.array(facts["lengths"], np.int64)
-    return ClipFrames(
-        frames, facts["names"], lengths, facts["labels"], tuple(facts["notes"]), lengths.cumsum() - lengths
-    )
+    frames, metadata = cached_frames(title, key, write)
+    lengths = np.array(metadata["lengths"], np.int64)
+    starts = lengths.cumsum() - lengths
+    return ClipFrames(frames, metadata["names"], lengths, metadata["labels"], tuple(metadata["notes"]), starts)
 
 
-def _append(clip: Clip, good: list[Clip], file: FrameFile) -> None:
-    """The clip's frames to the file, if they are sound and of the shape that the first clip had."""
+def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
+    """Append the clip's frames if they are finite and of the first clip's shape."""
     begin = file.count
-    for block in clip.blocks():
+    for block in clip.read_blocks():
         if file.frame is not None and file.count and block.shape[1:] != file.frame[0]:
             first = good[0].place if good else clip.place
             raise InputError(
-                f"{clip.place} has frames of shape {block.shape[1:]} where {first} has {file.frame[0]}: all must be "
-                "alike"
+                f"{clip.place} has frames of shape {block.shape[1:]} where {first} has {file.frame[0]}: all must have "
+                "one shape"
             )
-        sound = are_numbers(block)
-        if not sound.all():
-            at = file.count - begin + int(np.argmin(sound))
-            raise InputError(f"{clip.place} holds {NOT_NUMBERS} in frame {at}; mend it")
+        finite = are_finite(block)
+        if not finite.all():
+            at = file.count - begin + int(np.argmin(finite))
+            raise InputError(f"{clip.place} holds {NON_FINITE} in frame {at}; mend it")
         file.append(block)
-    if file.count - begin < 2:
-        raise InputError(f"{clip.place} has {_frames(file.count - begin)}: dynamics need at least 2")
-
-
-def _frames(count: int) -> str:
-    return f"{count} frame{'s' if count != 1 else ''}"
+    count = file.count - begin
+    if count < 2:
+        raise InputError(f"{clip.place} has {count} frame{'s' if count != 1 else ''}: dynamics need at least 2")
 
 
 @contextmanager
-def decoding(file: Path, what: str) -> Iterator[None]:
-    """A block that hands a user's file to a decoder, which may meet damage with any exception there is."""
+def decoding(file: Path, kind: str) -> Iterator[None]:
+    """Turn any exception of a decoder of the user's `file` into an InputError."""
     try:
         yield
     except InputError:
@@ -145,11 +145,16 @@ def decoding(file: Path, what: str) -> Iterator[None]:
         raise InputError(f"there is no file {str(file)!r}") from None
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{file} is damaged or no {what} ({reason}); make it again") from None
+        raise InputError(f"{file} is damaged or no {kind} ({reason}); make it again") from None
 
 
-def natural(text: object) -> list[tuple[int, int, str]]:
-    """A sort key that puts frame 9 before frame 10, and tells any two texts apart."""
+def natural_key(text: object) -> list[tuple[int, int, str]]:
+    """A sort key with frame 9 before frame 10, and different for any two texts.
+
+    Example:
+        >>> sorted(["img10", "img9", "IMG2"], key=natural_key)
+        ['IMG2', 'img9', 'img10']
+    """
     parts = re.split(r"([0-9]+)", str(text).lower())
     return [
         *((0, int(part), "") if part[:1] in "0123456789" else (1, 0, part) for part in parts if part),
@@ -157,17 +162,17 @@ def natural(text: object) -> list[tuple[int, int, str]]:
     ]
 
 
-def files_below(folder: Path) -> list[Path]:
-    """All files, in natural order; hidden ones (names with a dot first) are the system's, not the user's."""
-    found: list[Path] = []
-    seen: set[Path] = set()
-    waiting = [folder]
-    while waiting:  # links are followed, but none twice
-        here = waiting.pop()
-        if here.resolve() in seen:
+def list_files(folder: Path) -> list[Path]:
+    """All files below a folder in natural order, without hidden ones; links are followed, but none twice."""
+    files: list[Path] = []
+    visited: set[Path] = set()
+    pending = [folder]
+    while pending:
+        here = pending.pop()
+        if here.resolve() in visited:
             continue
-        seen.add(here.resolve())
+        visited.add(here.resolve())
         visible = [entry for entry in here.iterdir() if not entry.name.startswith(".")]
-        found += [entry for entry in visible if entry.is_file()]
-        waiting += [entry for entry in visible if entry.is_dir()]
-    return sorted(found, key=lambda path: natural(path.relative_to(folder).as_posix()))
+        files += [entry for entry in visible if entry.is_file()]
+        pending += [entry for entry in visible if entry.is_dir()]
+    return sorted(files, key=lambda path: natural_key(path.relative_to(folder).as_posix()))

@@ -1,4 +1,4 @@
-"""labels from folders, CSV files and arrays -> codes and what they mean"""
+"""labels from folders, CSV files and arrays -> codes and their meaning"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,67 +8,83 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.clips import natural
-from diskoop.data.rows import csv_rows
+from diskoop.data.clips import natural_key
+from diskoop.data.csv_rows import read_csv
 from diskoop.data.sequences import Indices
 from diskoop.errors import InputError
 
-LABEL_FILES = ("labels.csv", "manifest.csv", "metadata.csv")  # taken for labels when they lie in the folder itself
-PART_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
-NUMBERS_OF_ROWS = ("index", "row", "sequence", "id")  # a first column of this name may say which sequence a row is for
-FEW = 20  # sequences among which a value of one's own is no reason to doubt a label
+LABEL_FILES = ("labels.csv", "manifest.csv", "metadata.csv")  # read as labels when directly in the data folder
+SPLIT_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
+ROW_NUMBER_NAMES = ("index", "row", "sequence", "id")  # names of a first column that may number the sequences
+FEW = 20  # sequences up to which a column may have a value for each and still be a label
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What is known of each clip."""
+    """Labels of n clips."""
 
     codes: dict[str, Indices]  # name -> (n,)
-    values: dict[str, tuple[str, ...]]  # name -> what each code means
-    parts: NDArray[np.int8] | None  # (n,), where the user says who trains and who tests
+    values: dict[str, tuple[str, ...]]  # name -> meaning of each code
+    split_codes: NDArray[np.int8] | None  # (n,), where the user gives the split
     notes: tuple[str, ...]  # columns that are no labels, and why
 
 
-def code(columns: Mapping[str, Sequence[Any] | NDArray[Any]], always: Sequence[str | None] = ()) -> Labels:
-    """Columns, one entry a clip -> labels; those in `always` in any case. A column called `split` is the split."""
-    codes, values, notes, parts = {}, {}, [], None
+def encode_labels(columns: Mapping[str, Sequence[Any] | NDArray[Any]], always: Sequence[str | None] = ()) -> Labels:
+    """Encode the values of columns as integers, in natural order.
+
+    Args:
+        columns: name -> one value a clip, (n,). A column called `split` gives the split; columns of measurements, or
+            with too many different values, are no labels.
+        always: names of columns that are labels in any case.
+
+    Example:
+        >>> labels = encode_labels({"take": ["10", "9", "10"]})
+        >>> labels.codes["take"].tolist(), labels.values
+        ([1, 0, 1], {'take': ('9', '10')})
+    """
+    codes, values, notes, split_codes = {}, {}, [], None
     for name, column in columns.items():
-        entries = [_text(entry) for entry in column]
-        if name.casefold() == "split" and any(entry.casefold() in PART_WORDS for entry in entries):
-            parts = _parts(entries)
+        entries = [_to_text(entry) for entry in column]
+        if name.casefold() == "split" and any(entry.casefold() in SPLIT_WORDS for entry in entries):
+            split_codes = _encode_split(entries)
             continue
-        different = sorted(set(entries), key=natural)
-        if name not in always and len(different) > max(FEW, len(entries)) / 2 > FEW / 2:
-            notes.append(f"{name!r} is no label: {len(entries)} sequences have {len(different)} different values")
-        elif name not in always and any(_is_fraction(entry) for entry in different):
-            measured = next(entry for entry in different if _is_fraction(entry))
-            notes.append(f"{name!r} is no label: it holds measurements such as {measured}")
+        unique = sorted(set(entries), key=natural_key)
+        if name not in always and len(unique) > max(FEW, len(entries)) / 2 > FEW / 2:
+            notes.append(f"{name!r} is no label: {len(entries)} sequences have {len(unique)} different values")
+        elif name not in always and any(_is_fraction(entry) for entry in unique):
+            fraction = next(entry for entry in unique if _is_fraction(entry))
+            notes.append(f"{name!r} is no label: it holds measurements such as {fraction}")
         else:
-            place = {entry: at for at, entry in enumerate(different)}
-            codes[name] = np.array([place[entry] for entry in entries], np.int64)
-            values[name] = tuple(different)
-    return Labels(codes, values, parts, tuple(notes))
+            code = {entry: at for at, entry in enumerate(unique)}
+            codes[name] = np.array([code[entry] for entry in entries], np.int64)
+            values[name] = tuple(unique)
+    return Labels(codes, values, split_codes, tuple(notes))
 
 
-def _parts(entries: Sequence[str]) -> NDArray[np.int8]:
+def _encode_split(entries: Sequence[str]) -> NDArray[np.int8]:
     for entry in entries:
-        if entry.casefold() not in PART_WORDS:
+        if entry.casefold() not in SPLIT_WORDS:
             raise InputError(f"the split of a sequence is {entry!r}, wanted train, val or test")
-    return np.array([PART_WORDS[entry.casefold()] for entry in entries], np.int8)
+    return np.array([SPLIT_WORDS[entry.casefold()] for entry in entries], np.int8)
 
 
-def from_folders(names: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """`train/anna/1.wav` -> split train, folder anna: a column for each level that differs; and notes."""
-    ways = [PurePosixPath(name).parts[:-1] for name in names]
-    depth = min(map(len, ways))
+def folder_labels(names: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """A column for each level of sub-folders that differs between clips, and notes.
+
+    Example:
+        >>> folder_labels(["train/anna/1.wav", "test/ben/2.wav"])
+        ({'split': ['train', 'test'], 'folder': ['anna', 'ben']}, [])
+    """
+    folders = [PurePosixPath(name).parts[:-1] for name in names]
+    depth = min(map(len, folders))
     columns: dict[str, list[str]] = {}
-    for level in ([way[at] for way in ways] for at in range(depth)):
+    for level in ([parts[at] for parts in folders] for at in range(depth)):
         words = {word.casefold() for word in level}
         if len(words) < 2:
             continue
-        uses = {PART_WORDS[word] for word in words & PART_WORDS.keys()}
-        if 0 in uses and len(uses) > 1 and "split" not in columns:
-            if odd := sorted(words - PART_WORDS.keys()):
+        splits = {SPLIT_WORDS[word] for word in words & SPLIT_WORDS.keys()}
+        if 0 in splits and len(splits) > 1 and "split" not in columns:
+            if odd := sorted(words - SPLIT_WORDS.keys()):
                 raise InputError(
                     f"beside folders to train and to test (or validate) on there is {odd[0]!r}; put its clips into one "
                     "of them, or take it away"
@@ -77,55 +93,61 @@ def from_folders(names: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]
         else:
             number = len(columns.keys() - {"split"}) + 1
             columns["folder" if number == 1 else f"folder{number}"] = level
-    stray = next((name for name, way in zip(names, ways, strict=True) if len(way) == depth), "")
-    notes = [f"deeper folders are no labels: {stray} lies in none"] if depth < max(map(len, ways)) else []
+    stray = next((name for name, parts in zip(names, folders, strict=True) if len(parts) == depth), "")
+    notes = [f"deeper folders are no labels: {stray} lies in none"] if depth < max(map(len, folders)) else []
     return columns, notes
 
 
-def from_csv(path: Path, names: Sequence[str], skip_bad: bool) -> tuple[dict[str, list[str]], list[int], list[str]]:
-    """A CSV's columns in the order of `names`, which of the names have a row, and notes about those that do not.
+def csv_labels(path: Path, names: Sequence[str], skip_bad: bool) -> tuple[dict[str, list[str]], list[int], list[str]]:
+    """Columns of a CSV whose first column names clips: by path, with or without its ending, or by bare name.
 
-    A row is found by its first column: a clip's path, with or without its ending, or its bare name.
+    Args:
+        path: of the CSV.
+        names: of the clips, (n,).
+        skip_bad: whether clips without a row, and rows without a clip, are left out instead of an InputError.
+
+    Returns:
+        Name -> values of the clips that have a row, the indices of those clips, and notes about the rest.
     """
     header, rows = _read(path)
-    known = _by_any_name(names)
-    found: dict[int, list[str]] = {}
+    clip_indices = _index_by_name(names)
+    row_of: dict[int, list[str]] = {}
     extra = []
     for row in rows:
-        at = known.get(PurePosixPath(row[0].replace("\\", "/")).as_posix())
-        if at is None:
+        clip = clip_indices.get(PurePosixPath(row[0].replace("\\", "/")).as_posix())
+        if clip is None:
             extra.append(row[0])
-        elif at in found:
-            raise InputError(f"{path} has two rows for {names[at]}; leave one of them out")
+        elif clip in row_of:
+            raise InputError(f"{path} has two rows for {names[clip]}; leave one of them out")
         else:
-            found[at] = row
-    if not found:
+            row_of[clip] = row
+    if not row_of:
         raise InputError(
             f"{path}: no row names a clip; its first column {header[0]!r} begins with {rows[0][0]!r}, wanted names "
             f"such as {names[0]!r}"
         )
-    missing = [name for at, name in enumerate(names) if at not in found]
+    missing = [name for clip, name in enumerate(names) if clip not in row_of]
     notes = []
-    for some, what in ((missing, "has no row for"), (extra, "has rows for what is no clip, or could be several:")):
-        if some:
-            sentence = f"{path} {what} {_few(some)}"
+    for odd, problem in ((missing, "has no row for"), (extra, "has rows for what is no clip, or could be several:")):
+        if odd:
+            sentence = f"{path} {problem} {_shorten(odd)}"
             if not skip_bad:
                 raise InputError(f"{sentence}; mend it (--skip-bad goes on without)")
             notes.append(f"left out: {sentence}")
-    kept = sorted(found)
-    columns = {name: [found[at][place] for at in kept] for place, name in enumerate(header) if place}
+    kept = sorted(row_of)
+    columns = {name: [row_of[clip][place] for clip in kept] for place, name in enumerate(header) if place}
     return columns, kept, notes
 
 
-def from_csv_in_order(path: Path, count: int) -> dict[str, list[str]]:
-    """A CSV's columns where its rows stand for the sequences of an array: in order, or numbered from 0 or 1."""
+def csv_labels_in_order(path: Path, count: int) -> dict[str, list[str]]:
+    """Columns of a CSV with a row for each sequence of an array, in order or numbered from 0 or 1."""
     header, rows = _read(path)
     if len(rows) != count:
         raise InputError(
             f"{path} has {len(rows)} rows of labels for {count} sequences: one row each is wanted, in their order, "
             "below a line of names"
         )
-    if header[0].casefold() in NUMBERS_OF_ROWS and all(row[0].isdecimal() for row in rows):
+    if header[0].casefold() in ROW_NUMBER_NAMES and all(row[0].isdecimal() for row in rows):
         numbers = sorted(int(row[0]) for row in rows)
         if numbers[0] in (0, 1) and numbers == list(range(numbers[0], numbers[0] + count)):
             rows = sorted(rows, key=lambda row: int(row[0]))
@@ -135,30 +157,30 @@ def from_csv_in_order(path: Path, count: int) -> dict[str, list[str]]:
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} with labels")
-    header, stream = csv_rows(path)
+    header, stream = read_csv(path)
     if not (rows := list(stream)):
         raise InputError(f"{path} holds no rows of labels, wanted a line of names and a row for each sequence")
     return header, rows
 
 
-def _by_any_name(names: Sequence[str]) -> dict[str, int]:
-    """Each clip's place by its path, and as far as those are unique by its path without ending, bare name and stem."""
-    places: dict[str, list[int]] = {}
+def _index_by_name(names: Sequence[str]) -> dict[str, int]:
+    """Index of each clip by its path, and as far as unique, by its path without ending, bare name and stem."""
+    indices: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         path = PurePosixPath(name)
-        for way in dict.fromkeys((str(path.with_suffix("")), path.name, path.stem)):
-            places.setdefault(way, []).append(at)
+        for alias in dict.fromkeys((str(path.with_suffix("")), path.name, path.stem)):
+            indices.setdefault(alias, []).append(at)
     exact = {name: at for at, name in enumerate(names)}
-    return {way: at[0] for way, at in places.items() if len(at) == 1} | exact
+    return {alias: at[0] for alias, at in indices.items() if len(at) == 1} | exact
 
 
-def _few(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(map(str, names[:3])) + more
 
 
-def _text(entry: Any) -> str:
-    """3.0 and 3 are one label."""
+def _to_text(entry: Any) -> str:
+    """A value as text; 3.0 and 3 are the same."""
     if isinstance(entry, bytes):
         return entry.decode("utf-8", "replace")
     if isinstance(entry, float | np.floating) and float(entry).is_integer():

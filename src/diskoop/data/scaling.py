@@ -1,4 +1,4 @@
-"""a signal's range, mean and deviation, in one streaming pass"""
+"""range, mean and standard deviation of a signal in one streaming pass, and the units they give"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,76 +10,82 @@ from numpy.typing import NDArray
 from diskoop.data.sequences import Indices, Units
 
 CHUNK_BYTES = 2**24
+NON_FINITE = "NaN or infinity (or a number beyond 1e100)"
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
-    """What the numbers of some sequences are like."""
+class Statistics:
+    """Statistics of some sequences; of no use but for `non_finite` where that is not empty."""
 
     low: float
     high: float
-    mean: NDArray[np.float64]  # (feature,), over the sequences to train on
-    spread: NDArray[np.float64]  # standard deviation, 1 where a feature never changes
-    bad: Indices  # sequences that hold NaN or infinity; the rest of this is then of no use
+    mean: NDArray[np.float64]  # (feature,), over the training sequences
+    std: NDArray[np.float64]  # (feature,), 1 where a feature is constant
+    non_finite: Indices  # sequences that hold NaN or infinity
 
 
-def measure(frames: NDArray[Any], starts: Indices, lengths: Indices, train: NDArray[np.bool_]) -> Scale:
-    """Range and soundness of all sequences; mean and deviation of those to `train` (n,) on, where they are signals."""
+def compute_statistics(frames: NDArray[Any], starts: Indices, lengths: Indices, train: NDArray[np.bool_]) -> Statistics:
+    """Range of all sequences, and of signals the mean and standard deviation of the training ones.
+
+    Args:
+        frames: (total, ...), read in blocks.
+        starts: first frame of each sequence, (n,).
+        lengths: frames of each sequence, (n,).
+        train: which sequences count for mean and standard deviation, (n,).
+    """
     features = frames.shape[1] if frames.ndim == 2 else 1
-    number, mean, squares = 0, np.zeros(features), np.zeros(features)
+    count, mean, squares = 0, np.zeros(features), np.zeros(features)
     least, most = np.full(features, np.inf), np.full(features, -np.inf)
-    low, high, bad = np.inf, -np.inf, []
+    low, high, non_finite = np.inf, -np.inf, []
     for owners, block in _blocks(frames, starts, lengths):
-        sound = are_numbers(block)
-        if not sound.all():
-            bad.extend(np.unique(owners[~sound]).tolist())
+        finite = are_finite(block)
+        if not finite.all():
+            non_finite.extend(np.unique(owners[~finite]).tolist())
             continue
         low, high = min(low, float(block.min())), max(high, float(block.max()))
-        counted = block[train[owners]]
-        if frames.ndim == 2 and len(counted):
-            # Two samples' means and sums of squares joined: no second pass, no cancellation.
-            its_mean = counted.mean(0, dtype=np.float64)
-            share = len(counted) / (number + len(counted))
-            squares += np.square(counted - its_mean).sum(0) + np.square(its_mean - mean) * number * share
-            mean += (its_mean - mean) * share
-            number += len(counted)
-            least, most = np.minimum(least, counted.min(0)), np.maximum(most, counted.max(0))
-    # Rounding gives a feature that never changes a deviation too, of 1e-19 or so.
-    spread = np.where(least < most, np.sqrt(squares / max(number, 1)), 1.0)
-    return Scale(low, high, mean, spread, np.unique(np.array(bad, np.int64)))
+        part = block[train[owners]]
+        if frames.ndim == 2 and len(part):
+            # Means and sums of squares of two samples joined (Chan et al.): no second pass, no cancellation.
+            part_mean = part.mean(0, dtype=np.float64)
+            fraction = len(part) / (count + len(part))
+            squares += np.square(part - part_mean).sum(0) + np.square(part_mean - mean) * count * fraction
+            mean += (part_mean - mean) * fraction
+            count += len(part)
+            least, most = np.minimum(least, part.min(0)), np.maximum(most, part.max(0))
+    # Rounding gives a constant feature a deviation too, of 1e-19 or so.
+    std = np.where(least < most, np.sqrt(squares / max(count, 1)), 1.0)
+    return Statistics(low, high, mean, std, np.unique(np.array(non_finite, np.int64)))
 
 
-NOT_NUMBERS = "NaN or infinity (or a number beyond 1e100)"
-
-
-def are_numbers(frames: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which frames of (n, ...) can be computed with: squares of their numbers must be numbers too."""
+def are_finite(frames: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which frames of (n, ...) hold finite numbers whose squares are finite too, (n,)."""
     if frames.dtype.kind != "f":
         return np.ones(len(frames), bool)
-    sound = np.isfinite(frames) & (True if frames.dtype.itemsize < 8 else np.abs(frames) <= 1e100)
-    each: NDArray[np.bool_] = sound.reshape(len(frames), -1).all(1)
-    return each
+    finite = np.isfinite(frames) & (True if frames.dtype.itemsize < 8 else np.abs(frames) <= 1e100)
+    per_frame: NDArray[np.bool_] = finite.reshape(len(frames), -1).all(1)
+    return per_frame
 
 
-def signal_units(scale: Scale, dtype: np.dtype[Any], **more: Any) -> Units:
-    """Mean 0 and deviation 1 inside the model, the user's numbers outside; whole numbers come back as fractions."""
+def signal_units(statistics: Statistics, dtype: np.dtype[Any], **more: Any) -> Units:
+    """Units with mean 0 and standard deviation 1 in the model; integers come back as floats."""
     kept = "float64" if dtype.itemsize > (4 if dtype.kind == "f" else 2) else "float32"
-    return Units(tuple(scale.spread.tolist()), tuple(scale.mean.tolist()), kept, **more)
+    return Units(tuple(statistics.std.tolist()), tuple(statistics.mean.tolist()), kept, **more)
 
 
 def _blocks(frames: NDArray[Any], starts: Indices, lengths: Indices) -> Iterator[tuple[Indices, NDArray[Any]]]:
-    """Some frames, and which sequence each belongs to: many short sequences, or a piece of a long one."""
-    at_once = max(1, CHUNK_BYTES // max(1, int(np.prod(frames.shape[1:])) * frames.dtype.itemsize))
+    """Blocks of frames and the sequence of each frame: many short sequences, or a piece of a long one."""
+    block_size = max(1, CHUNK_BYTES // max(1, int(np.prod(frames.shape[1:])) * frames.dtype.itemsize))
     ends = starts + lengths
     first = 0
     while first < len(starts):
-        # As many as follow one another without a gap and fit, but one at least.
-        last = min(first + 1 + at_once, len(starts))
+        # As many sequences as follow one another without a gap and fit, but at least one.
+        last = min(first + 1 + block_size, len(starts))
         follows = starts[first + 1 : last] == ends[first : last - 1]
-        fits = ends[first + 1 : last] - starts[first] <= at_once
+        fits = ends[first + 1 : last] - starts[first] <= block_size
         last = first + 1 + int(np.argmin(np.append(follows & fits, False)))
         owners = np.repeat(np.arange(first, last), lengths[first:last])
-        for begin in range(0, len(owners), at_once):
-            some = owners[begin : begin + at_once]
-            yield some, np.asarray(frames[starts[first] + begin : starts[first] + begin + len(some)])
+        for begin in range(0, len(owners), block_size):
+            block_owners = owners[begin : begin + block_size]
+            frame = starts[first] + begin
+            yield block_owners, np.asarray(frames[frame : frame + len(block_owners)])
         first = last

@@ -1,304 +1,250 @@
-"""a run, or what stands beside it -> every figure that its data allow"""
+"""a run and its baselines -> every metric that their data allow"""
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from diskoop.analysis.discovery import DiscoveryResult
-from diskoop.data import open_data
+from diskoop.analysis.discovery.results import DiscoveryResult
+from diskoop.data import load_split, open_data
 from diskoop.data.cache import digest
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, suggest
-from diskoop.evaluation.baselines import mean_cepstrum, mean_spectrum, pca_dmd, slow_features, untrained
-from diskoop.evaluation.inspection import (
-    consistency,
-    disentanglement,
-    errors,
-    leaks,
-    limited,
-    readable,
-    resources,
-)
-from diskoop.evaluation.judges import Judge, judge_for
-from diskoop.evaluation.leaking import leaking
-from diskoop.evaluation.metrics import Summary
-from diskoop.evaluation.protocols import (
-    ProtocolConfig,
-    factorial,
-    moving_label,
-    one_at_a_time,
-    two_factors,
-    two_factors_as_found,
-)
-from diskoop.evaluation.results import Figures, Measured
-from diskoop.evaluation.verification import error_rate, phones, speakers, who_speaks, whole_recordings
+from diskoop.evaluation.baselines import BASELINES, SPEECH_BASELINES, leaky_model
+from diskoop.evaluation.classifiers import load_or_train_classifier
+from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Metric, Outcome, find_motion_label
+from diskoop.evaluation.results import Key, ModelResults, Values, from_records, to_records
+from diskoop.evaluation.speech import find_speaker_label, verification_error, whole_recordings
 from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.storage import write_text
-from diskoop.training.checkpoint import checksum, weights_checksum
-from diskoop.training.loop import fingerprint
+from diskoop.tensor_files import checksum, weights_checksum
+from diskoop.training.checkpoint import fingerprint
 from diskoop.training.progress import Reporter
 
-Outcome = tuple[Figures, list[str]]
-Stages = dict[str, Callable[[], Outcome]]
-
-BESIDE = {
-    "PCA + DMD": pca_dmd,
-    "slow features": slow_features,
-    "untrained network": untrained,
-    "leaks on purpose": leaking,
-}
+Stages = Mapping[str, Callable[[], Outcome]]  # a metric's name -> measures it
 
 
-# --- what everything is measured with
+# --- context
 
 
-@dataclass(frozen=True, eq=False)
-class EvalContext:
-    """The same sequences, the same judges and the same plan for every model."""
+def build_context(run: Run, config: EvalConfig, reporter: Reporter | None = None) -> EvalContext:
+    """The test split of the run's data, and classifiers that are good enough for it.
 
-    train: Sequences
-    clips: Sequences  # neither trained on nor matched on
-    judge: Judge | None
-    frame_judge: Judge | None
-    moving: str | None  # the label that says what is done
-    who: str | None  # the label that says who speaks
-    plan: ProtocolConfig
-    notes: tuple[str, ...]  # what the reader of a figure should know of all this
+    Recordings are used whole, whatever windows the run was trained on.
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Those that are judged."""
-        return () if self.judge is None else tuple(label for label in self.judge.labels if label in self.clips.labels)
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """Those that a table has a column for."""
-        return tuple(dict.fromkeys((*self.labels, *readable(self.train, self.clips))))
-
-
-def eval_context(
-    run: Run,
-    plan: ProtocolConfig,
-    limit: int | None = None,
-    moving: str | None = None,
-    who: str | None = None,
-    judged: bool = True,
-    reporter: Reporter | None = None,
-) -> EvalContext:
-    """The test split of the run's data (at most `limit` sequences of it), and judges that are good enough for it.
-
-    Without `judged` there are none, and nothing that takes one is measured. Of recordings the whole ones are taken,
-    whatever windows the run was trained on.
+    Raises:
+        InputError: if a label of `config` is unknown, or a classifier below the accuracy that the set requires.
     """
     settings = run.settings.data
-    sounds = run.units.rate is not None
-    everything = whole_recordings(run) if sounds else open_data(settings)
-    if not everything.is_video:  # the scale that the run knows, whatever this reading of its data comes to
+    is_sound = run.units.rate is not None
+    everything = whole_recordings(run) if is_sound else open_data(settings)
+    if not everything.is_video:  # the scale that the run was trained with, whatever the data's is now
         everything = replace(everything, units=run.units)
-    train, clips = limited(everything.part("train"), settings.limit), everything.part("test")
-    if moving is not None and moving not in clips.labels:
-        known = suggest(moving, clips.labels) if clips.labels else f"{clips.name} has none"
-        raise InputError(f"unknown label {moving!r}; {known}")
-    total = len(clips)
-    clips = clips if limit is None else plan.some(clips, limit, 6)
-    share = "" if len(clips) == total else f" of {total}"
-    notes = [f"{clips.name}: {len(clips)}{share} test sequences, {len(train)} to train on"]
-    speaks = None
-    if sounds:
+    train, test = load_split(settings, "train", everything), everything.split("test")
+    clips = test if config.limit is None else config.subset(test, config.limit, 6)
+    _check_motion_label(config.motion_label, test)
+    of = "" if len(clips) == len(test) else f" of {len(test)}"
+    notes = [f"{clips.name}: {len(clips)}{of} test sequences, {len(train)} to train on"]
+    speaker_label = None
+    if is_sound:
         try:
-            speaks = who_speaks(clips, who)
+            speaker_label = find_speaker_label(clips, config.speaker_label)
         except InputError as error:
-            if who is not None:
+            if config.speaker_label is not None:
                 raise
             notes.append(f"no speaker verification: {error}")
-    elif who is not None:
-        raise InputError(f"--who says who speaks in recordings, got it for {clips.name}, which has no sound")
+    elif config.speaker_label is not None:
+        raise InputError(f"--speaker-label says who speaks in recordings, got it for {clips.name}, which has no sound")
     device = str(next(run.model.parameters()).device)
-    judge = frame_judge = None
+    classifier = frame_classifier = None
     try:
-        judge = judge_for(everything, settings, device, reporter) if judged else None
+        classifier = load_or_train_classifier(everything, settings, device, reporter) if config.use_classifier else None
     except InputError as error:
-        notes.append(f"no judge: {error}")
-    moves = moving or moving_label(() if judge is None else judge.labels)
-    if judge is not None and moves is None:
-        notes.append(f"no Acc: which of {', '.join(judge.labels)} says what is done, if one does, --moves tells")
-    if judge is not None:
-        notes += [judge.describe(), judge.require(settings)]
+        notes.append(f"no classifier: {error}")
+    motion_label = config.motion_label or find_motion_label(() if classifier is None else classifier.labels)
+    if classifier is not None:
+        if motion_label is None:
+            labels = ", ".join(classifier.labels)
+            notes.append(f"no Acc: which of {labels} says what is done, if one does, --motion-label tells")
+        notes += [classifier.describe(), classifier.check_accuracy(settings)]
         if everything.is_video:
-            frame_judge = judge_for(everything, settings, device, reporter, of_frames=True)
-            notes += [f"of single frames, {frame_judge.describe()}", frame_judge.require(settings, (moves or "",))]
-    fewer = f" ({len(plan.swaps)} of swaps and of what stands beside)" if len(plan.swaps) < plan.repeats else ""
-    notes.append(f"{plan.repeats} repetitions{fewer}, batches of {plan.batch}, seed {plan.seed}")
-    return EvalContext(train, clips, judge, frame_judge, moves, speaks, plan, tuple(notes))
+            frame_classifier = load_or_train_classifier(everything, settings, device, reporter, single_frames=True)
+            notes += [
+                f"of single frames, {frame_classifier.describe()}",
+                frame_classifier.check_accuracy(settings, ignore=(motion_label or "",)),
+            ]
+    fewer = f" ({config.swap_repeats} of swaps and baselines)" if config.swap_repeats < config.repeats else ""
+    notes.append(f"{config.repeats} repetitions{fewer}, batches of {config.batch_size}, seed {config.seed}")
+    return EvalContext(train, clips, classifier, config, frame_classifier, motion_label, speaker_label, tuple(notes))
 
 
-# --- what was measured already
+def _check_motion_label(label: str | None, clips: Sequences) -> None:
+    if label is not None and label not in clips.labels:
+        known = suggest(label, clips.labels) if clips.labels else f"{clips.name} has none"
+        raise InputError(f"unknown label {label!r}; {known}")
+
+
+# --- cache
 
 
 @dataclass
 class ResultCache:
-    """Outcomes by name, kept in a file as they come, so that an interrupted evaluation goes on where it was."""
+    """Outcomes by name, written to a file as they come, so that an interrupted evaluation can be continued.
+
+    Args:
+        path: of the file; None keeps them in memory only.
+        inputs: what the outcomes depend on; a file with other inputs is ignored.
+    """
 
     path: Path | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)  # what they depend on; others than these are forgotten
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     entries: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.path is not None and self.path.exists():
             try:
                 facts = json.loads(self.path.read_text(encoding="utf-8"))
-                self.entries = facts["entries"] if facts["about"] == json.loads(json.dumps(self.about)) else {}
-            except (ValueError, KeyError, TypeError):  # damaged: measured anew
+                self.entries = facts["entries"] if facts["inputs"] == json.loads(json.dumps(self.inputs)) else {}
+            except (ValueError, KeyError, TypeError):  # damaged: measured again
                 self.entries = {}
 
-    def once(self, name: str, stage: Callable[[], Outcome]) -> Outcome:
-        """The outcome of `stage`, from the file if it is there."""
+    def get_or_measure(self, name: str, measure: Callable[[], Outcome]) -> Outcome:
+        """The cached outcome; if there is none, that of `measure`, which is then cached."""
         if name not in self.entries:
-            figures, notes = stage()
-            self.entries[name] = {"figures": {key: asdict(value) for key, value in figures.items()}, "notes": notes}
+            outcome = measure()
+            self.entries[name] = {"values": to_records(outcome.values), "notes": list(outcome.notes)}
             if self.path is not None:
-                write_text(self.path, json.dumps({"about": self.about, "entries": self.entries}))
+                write_text(self.path, json.dumps({"inputs": self.inputs, "entries": self.entries}))
         entry = self.entries[name]
-        return {key: Summary(**value) for key, value in entry["figures"].items()}, list(entry["notes"])
+        return Outcome(from_records(entry["values"]), list(entry["notes"]))
 
 
-def about(run: Run, context: EvalContext) -> dict[str, Any]:
-    """What figures depend on: the weights, the factors, the code, the plan, what was looked at and which labels."""
-    plan = {key: value for key, value in vars(context.plan).items() if key != "progress"}
+def cache_inputs(run: Run, context: EvalContext) -> dict[str, Any]:
+    """What values depend on: the weights, the factors, the code, the config, the sequences and their labels."""
+    config, sets = context.config, (context.train, context.clips)
     return {
         "model": weights_checksum(run.model),
         "operator": run.operator.source,
-        "factors": None if run.found is None else _factors(run.found),
+        "factors": None if run.factors is None else _describe_factors(run.factors),
         "commit": commit(),
-        "plan": plan,
-        "clips": [fingerprint(each) for each in (context.train, context.clips)],
-        "labels": [context.moving, context.who, *(_labels(each) for each in (context.train, context.clips))],
+        "config": [config.repeats, config.batch_size, config.seed, config.search_batches],
+        "clips": [fingerprint(each) for each in sets],
+        "labels": [
+            context.motion_label,
+            context.speaker_label,
+            *(digest({name: codes.tolist() for name, codes in each.labels.items()}) for each in sets),
+        ],
     }
 
 
-def _labels(clips: Sequences) -> str:
-    return digest({name: codes.tolist() for name, codes in clips.labels.items()})
+def _describe_factors(result: DiscoveryResult) -> list[Any]:
+    """With their projectors: factors of another discovery may well have the same names."""
+    projectors = checksum({each.name: each.factor.projector.cpu() for each in result.factors})
+    return [result.names, [each.kind for each in result.factors], result.source, projectors]
 
 
-def _factors(found: DiscoveryResult) -> list[Any]:
-    """Factors that were found anew may well have the names of the old ones, so their projectors count too."""
-    projectors = checksum({each.name: each.factor.projector.cpu() for each in found.factors})
-    return [found.names, [each.kind for each in found.factors], found.source, projectors]
+# --- models
 
 
-# --- one model after another
+def measure_run(
+    name: str, run: Run, context: EvalContext, results_cache: ResultCache, log: Callable[[str], None]
+) -> ModelResults:
+    """Every metric of the run itself, those that baselines share first.
+
+    Args:
+        name: of its results.
+        run: with factors, or what needs them is left out with a note.
+        context: from `build_context`.
+        results_cache: what is in it is not measured again.
+        log: gets the name of each metric that is measured.
+    """
+    stages = _stages(lambda: run, lambda: run, context, baselines=True)
+    stages |= _stages(lambda: run, lambda: run, context, baselines=False)
+    return _measure_stages(name, run, stages, context, results_cache, log)
 
 
-def measure(
-    name: str, run: Run, context: EvalContext, results_cache: ResultCache, command: str, say: Callable[[str], None]
-) -> Measured:
-    """Every figure of the run itself."""
-    stages = _stages(lambda: run, lambda: run, context) | _stages_alone(run, context)
-    return _measured(name, run, stages, results_cache, command, say)
-
-
-def measure_beside(
-    run: Run, context: EvalContext, results_cache: ResultCache, command: str, say: Callable[[str], None]
-) -> list[Measured]:
-    """The models that stand beside it, factors found in each without labels, and for sound the means over time."""
-    context = replace(context, plan=context.plan.beside)
+def measure_baselines(
+    run: Run, context: EvalContext, results_cache: ResultCache, log: Callable[[str], None]
+) -> list[ModelResults]:
+    """The run's baselines, each with factors that are discovered without labels, and for sound means over time."""
+    context = replace(context, config=context.config.for_baselines())
     models = []
-    for name, make in BESIDE.items():
-        if make is leaking and context.who is not None:
-            continue  # signs that alternate vanish in a mean over time, and prove nothing
-        # Made when a figure is asked for, if at all.
-        plain = cache(partial(make, run, context.train, context.plan.seed))
-        models.append(
-            _measured(
-                name, run, _stages(plain, cache(partial(_with_factors, plain)), context), results_cache, command, say
-            )
-        )
-    if context.who is not None:
-        models += [
-            _measured(name, run, stages, results_cache, command, say) for name, stages in _means(context).items()
-        ]
+    for name, build in BASELINES.items():
+        if build is leaky_model and context.speaker_label is not None:
+            continue  # alternating signs vanish in a mean over time, and prove nothing
+        # Built when a value is not in the cache, if at all.
+        plain = cache(partial(build, run, context.train, context.config.seed))
+        stages = _stages(plain, cache(partial(_find_factors, plain)), context, baselines=True)
+        models.append(_measure_stages(name, run, stages, context, results_cache, log))
+    if context.speaker_label is not None:
+        for name, encode in SPEECH_BASELINES.items():
+            stages = {"speakers": partial(_measure_codes, encode, context)}
+            models.append(_measure_stages(name, run, stages, context, results_cache, log))
     return models
 
 
-def _measured(
-    name: str, run: Run, stages: Stages, results_cache: ResultCache, command: str, say: Callable[[str], None]
-) -> Measured:
-    figures: Figures = {}
-    notes: list[str] = []
-    for title, stage in stages.items():
-        key = f"{name}: {title}"
-        if key not in results_cache.entries:
-            say(key)
-        more, said = results_cache.once(key, _noting(title, stage))
-        figures |= more
-        notes += said
-    seed, preset = run.settings.train.seed, nearest_preset(run.settings)
-    return Measured(name, figures, Origin(seed, preset, commit(), command), tuple(dict.fromkeys(notes)))
+def _find_factors(plain: Callable[[], Run]) -> Run:
+    run = plain()
+    return replace(run, factors=run.find_factors())
 
 
-def _noting(title: str, stage: Callable[[], Outcome]) -> Callable[[], Outcome]:
-    """A stage whose data do not allow it is a note, and the others go on."""
-
-    def attempt() -> Outcome:
-        try:
-            return stage()
-        except InputError as error:
-            return {}, [f"no {title}: {error}"]
-
-    return attempt
+def _measure_codes(encode: Callable[[Sequences, Sequences], Any], context: EvalContext) -> Outcome:
+    rate = verification_error(encode(context.clips, context.train), context)
+    return Outcome({Key("eer", "static", "mean"): rate})
 
 
-def _stages(run: Callable[[], Run], known: Callable[[], Run], context: EvalContext) -> Stages:
-    """What any model is asked; `known` is the run with its factors, or an InputError where none can be found."""
-    clips, train, plan, judge, moving = context.clips, context.train, context.plan, context.judge, context.moving
-    stages: Stages = {"errors": lambda: (errors(run(), clips, plan), [])}
-    if judge is not None:
-        stages["two factors"] = lambda: (two_factors(run(), clips, judge, moving, plan), [])
-        stages["two factors as found"] = lambda: (two_factors_as_found(known(), clips, judge, moving, plan), [])
-        stages["one factor at a time"] = lambda: one_at_a_time(known(), train, clips, judge, plan)
-    if labels := readable(train, clips):
-        stages["probes"] = lambda: (leaks(run(), train, clips, labels, plan), [])
-        stages["DCI"] = lambda: (disentanglement(known(), clips, labels, plan), [])
-    if (who := context.who) is not None:
-        stages["speakers"] = lambda: (speakers(run(), clips, who, plan), [])
-        stages["phones"] = lambda: _with_note(*phones(run(), train, clips, plan))
-    return stages
+def _stages(
+    plain: Callable[[], Run], with_factors: Callable[[], Run], context: EvalContext, baselines: bool
+) -> dict[str, Callable[[], Outcome]]:
+    """The metrics that apply, of those that baselines share or of the others."""
 
+    def measure(metric: Metric) -> Outcome:
+        return metric.measure(with_factors() if "factors" in metric.requires else plain(), context)
 
-def _stages_alone(run: Run, context: EvalContext) -> Stages:
-    """What only the run itself is asked: it takes long, or would say nothing of a baseline."""
-    clips, plan, moving = context.clips, context.plan, context.moving
-    judge, frame_judge = context.judge, context.frame_judge
-    stages: Stages = {"resources": lambda: (resources(run), [])}
-    if judge is not None and context.clips.is_video:
-        stages["factorial swaps"] = lambda: (factorial(run, clips, judge, moving, plan), [])
-    if frame_judge is not None:
-        stages["consistency"] = lambda: (consistency(run, clips, frame_judge, moving, plan), [])
-    return stages
-
-
-def _means(context: EvalContext) -> dict[str, Stages]:
-    """A recording's mean spectrum and cepstrum, which nobody trained."""
-    clips, train = context.clips, context.train
     return {
-        "mean spectrum": {"speakers": lambda: _mean_rate(mean_spectrum(clips), context)},
-        "mean cepstrum": {"speakers": lambda: _mean_rate(mean_cepstrum(clips, train), context)},
+        each.name: partial(measure, each)
+        for each in METRICS.values()
+        if each.baselines is baselines and each.applies(context)
     }
 
 
-def _mean_rate(codes: Any, context: EvalContext) -> Outcome:
-    return {"eer/mean/static": error_rate(codes, context.clips, context.who or "", context.plan)}, []
+def _measure_stages(
+    name: str,
+    run: Run,
+    stages: Stages,
+    context: EvalContext,
+    results_cache: ResultCache,
+    log: Callable[[str], None],
+) -> ModelResults:
+    values: Values = {}
+    notes: list[str] = []
+    for title, measure in stages.items():
+        key = f"{name}: {title}"
+        if key not in results_cache.entries:
+            log(key)
+        outcome = results_cache.get_or_measure(key, partial(_measure_or_note, title, measure))
+        values |= outcome.values
+        notes += outcome.notes
+    origin = Origin(run.settings.train.seed, nearest_preset(run.settings), commit(), context.config.command)
+    return ModelResults(name, values, origin, tuple(dict.fromkeys(notes)))
 
 
-def _with_note(figures: Figures, note: str) -> Outcome:
-    return figures, [note]
+def _measure_or_note(title: str, measure: Callable[[], Outcome]) -> Outcome:
+    """What the data do not allow becomes a note, and the other metrics go on."""
+    try:
+        return measure()
+    except InputError as error:
+        return Outcome({}, [f"no {title}: {error}"])
 
 
-def _with_factors(plain: Callable[[], Run]) -> Run:
-    """With factors found without labels."""
-    run = plain()
-    return replace(run, found=run.find_factors())
+def chance_results(context: EvalContext) -> ModelResults:
+    """The values that guessing reaches, where they are known."""
+    values: Values = {}
+    for metric in METRICS.values():
+        if metric.chance is not None:
+            values |= metric.chance(context)
+    origin = "1 / number of values; of the score, what doing nothing gets; of what is kept, what swapping all keeps"
+    return ModelResults("chance", values, origin)

@@ -1,4 +1,4 @@
-"""figures with their origin, side by side in tables: Markdown for people, JSON for programs"""
+"""values with their origin, side by side in tables: Markdown for people, JSON for programs"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,139 +14,214 @@ from diskoop.evaluation.metrics import Summary
 from diskoop.provenance import Origin
 from diskoop.storage import write_text
 
-Figures = dict[str, Summary]  # what was measured, such as "multifactor/score"
+FORMAT = 2  # of the JSON; 1 had keys made of slashes
 
 
-def exactly(value: float) -> Summary:
-    """A figure that was measured once, on everything there is."""
+class Key(NamedTuple):
+    """What a value is of: a metric, one of its columns, and where it has several, one of its rows.
+
+    The columns of one metric are either fixed names or labels of the data, never both, and so are its rows.
+
+    Example:
+        >>> Key("swap", column="hair", row="skin").row
+        'skin'
+    """
+
+    metric: str
+    column: str
+    row: str = ""
+
+
+Values = dict[Key, Summary]
+
+
+def single_value(value: float) -> Summary:
+    """A value that was measured once, on everything there is."""
     return Summary(float(value), None, None, None, 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """All figures of one model, and where they come from: an Origin, or the page on which somebody printed them."""
+class ModelResults:
+    """All values of one model.
+
+    Args:
+        name: of the model, as its rows are called.
+        values: what was measured.
+        origin: how the values came about: an Origin, or the page on which they are printed.
+        notes: what a reader should know of them.
+    """
 
     name: str
-    figures: Mapping[str, Summary]
+    values: Mapping[Key, Summary]
     origin: Origin | str
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         origin = asdict(self.origin) if isinstance(self.origin, Origin) else self.origin
-        figures = {key: asdict(value) for key, value in self.figures.items()}
-        return {"name": self.name, "origin": origin, "notes": list(self.notes), "figures": figures}
+        return {"name": self.name, "origin": origin, "notes": list(self.notes), "values": to_records(self.values)}
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> "Measured":
+    def from_json(cls, facts: Mapping[str, Any]) -> "ModelResults":
         origin = facts["origin"] if isinstance(facts["origin"], str) else Origin(**facts["origin"])
-        figures = {key: Summary(**value) for key, value in facts["figures"].items()}
-        return cls(facts["name"], figures, origin, tuple(facts["notes"]))
+        return cls(facts["name"], from_records(facts["values"]), origin, tuple(facts["notes"]))
 
 
-def over_seeds(trainings: Sequence[Measured]) -> Measured:
-    """One model that was trained several times: the mean of every figure over the trainings, and its deviation.
+def to_records(values: Mapping[Key, Summary]) -> list[dict[str, Any]]:
+    """Values for JSON: a record for each, with the fields of its Key and of its Summary."""
+    return [{**key._asdict(), **asdict(value)} for key, value in values.items()]
+
+
+def from_records(records: Sequence[Mapping[str, Any]]) -> Values:
+    """The inverse of `to_records`."""
+    names = Key._fields
+    return {
+        Key(*(each[name] for name in names)): Summary(**{k: v for k, v in each.items() if k not in names})
+        for each in records
+    }
+
+
+def over_seeds(trainings: Sequence[ModelResults]) -> ModelResults:
+    """One model that was trained several times: the mean of every value over the trainings, and its deviation.
 
     Args:
-        trainings: what was measured of each, in order of their seeds. Of one alone this is just that.
+        trainings: the results of each, in order of their seeds; a single one is returned as it is.
 
     Returns:
-        The figures that all of them have. A note that not all of them have says which seed's it is.
+        The values that all of them have. A note that not all of them have is prefixed with its seed.
     """
     first, *others = trainings
     if not others:
         return first
     origins = [each.origin for each in trainings if isinstance(each.origin, Origin)]
     seeds = [origin.seed for origin in origins]
-    figures = {}
-    for key in (key for key in first.figures if all(key in each.figures for each in others)):
-        values = np.array([each.figures[key].mean for each in trainings])
-        figures[key] = Summary(float(values.mean()), float(values.std(ddof=1)), None, None, len(values))
+    values = {}
+    for key in (key for key in first.values if all(key in each.values for each in others)):
+        means = np.array([each.values[key].mean for each in trainings])
+        values[key] = Summary(float(means.mean()), float(means.std(ddof=1)), None, None, len(means))
     notes = dict.fromkeys(
         note if all(note in every.notes for every in trainings) else f"seed {seed}: {note}"
         for seed, each in zip(seeds, trainings, strict=True)
         for note in each.notes
     )
-    return Measured(first.name, figures, replace(origins[0], seed=f"{seeds[0]} to {seeds[-1]}"), tuple(notes))
+    return ModelResults(first.name, values, replace(origins[0], seed=f"{seeds[0]} to {seeds[-1]}"), tuple(notes))
 
 
 class Difference(NamedTuple):
-    """By how much a figure of some trainings exceeds that of others, on average over seeds."""
+    """By how much a value of some trainings exceeds that of others, on average over seeds."""
 
-    by: float
-    error: float  # its standard error
-    needed: float  # how many standard errors chance exceeds in 5% (Student's t): 4.3 with three seeds
+    mean: float
+    error: float  # standard error
+    critical: float  # standard errors that chance exceeds in 5% (Student's t): 4.3 with three seeds
 
     @property
-    def is_sure(self) -> bool:
-        return abs(self.by) > self.needed * self.error
+    def is_significant(self) -> bool:
+        return abs(self.mean) > self.critical * self.error
 
 
-def difference(key: str, trainings: Sequence[Measured], others: Sequence[Measured]) -> Difference:
-    """The difference between two models, each trained several times.
+def difference(key: Key, trainings: Sequence[ModelResults], others: Sequence[ModelResults]) -> Difference:
+    """The paired difference between two models, each trained with the same seeds in the same order.
 
-    Both are in order of the same seeds. Trainings with one seed begin alike and see the same sequences in the same
-    order, so they are compared in pairs.
+    Trainings with one seed begin alike and get the same batches in the same order, so they are compared in pairs.
     """
     pairs = zip(trainings, others, strict=True)
-    values = np.array([mine.figures[key].mean - theirs.figures[key].mean for mine, theirs in pairs])
-    error = float(values.std(ddof=1) / np.sqrt(len(values)))
-    return Difference(float(values.mean()), error, float(stats.t.ppf(0.975, len(values) - 1)))
+    deltas = np.array([mine.values[key].mean - theirs.values[key].mean for mine, theirs in pairs])
+    error = float(deltas.std(ddof=1) / np.sqrt(len(deltas)))
+    return Difference(float(deltas.mean()), error, float(stats.t.ppf(0.975, len(deltas) - 1)))
+
+
+# --- tables
 
 
 @dataclass(frozen=True)
 class Column:
-    """One kind of figure, under a heading."""
+    """A table's column of values.
+
+    Args:
+        heading: what stands above it.
+        metric, column: as in Key.
+        percent: whether values are shown in percent.
+        better: an arrow, where one direction is.
+        row: a fixed row of the metric to show in every row of the table; by default the table's own.
+    """
 
     heading: str
-    key: str  # what stands behind the beginning of a row's keys; with a / in front it is the whole key
-    share: bool = False  # shown in percent
-    better: str = ""  # an arrow
+    metric: str
+    column: str
+    percent: bool = False
+    better: str = ""
+    row: str | None = None
+
+    def key(self, row: str) -> Key:
+        """The key of what stands in the table's row `row`."""
+        return Key(self.metric, self.column, row if self.row is None else self.row)
+
+
+class TableRow(NamedTuple):
+    """One line of a table."""
+
+    model: ModelResults
+    name: str
+    cells: list[str]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A choice of figures: a row, or one of each kind, for every model that has some of them."""
+    """A choice of values: a line, or one for each of `rows`, for every model that has some of them.
+
+    Args:
+        title: tables of one title are one table.
+        columns: what is shown.
+        remark: what a reader should know.
+        rows: row of the columns' keys -> how the line is called behind the model's name.
+    """
 
     title: str
     columns: Sequence[Column]
     remark: str = ""
-    kinds: Mapping[str, str] = field(default_factory=lambda: {"": ""})  # of rows: a name, and how their keys begin
+    rows: Mapping[str, str] = field(default_factory=lambda: {"": ""})
 
-    def rows(self, models: Sequence[Measured]) -> list[tuple[Measured, str, list[str]]]:
-        """The models that have something to show here, what to call their rows, and the cells."""
+    def lines(self, models: Sequence[ModelResults]) -> list[TableRow]:
+        """The lines of all models that have something to show here."""
         lines = []
         for model in models:
-            own: dict[str, list[str]] = {}
-            for kind, begin in self.kinds.items():
-                keys = [c.key[1:] if c.key.startswith("/") else begin + c.key for c in self.columns]
-                if any(key in model.figures for key in keys if key.startswith(begin)):
-                    cells = [cell(model.figures.get(k), c.share) for k, c in zip(keys, self.columns, strict=True)]
-                    own[kind] = cells
-            first = next(iter(own.values()), [])
-            if len(own) > 1 and all(cells == first for cells in own.values()):  # chance is the same everywhere
-                own = {"": first}
-            lines += [(model, ": ".join(filter(None, (model.name, kind))), cells) for kind, cells in own.items()]
+            cells: dict[str, list[str]] = {}
+            for row, name in self.rows.items():
+                keys = [column.key(row) for column in self.columns]
+                if any(key in model.values for key in keys if key.row == row):
+                    cells[name] = [
+                        format_cell(model.values.get(key), column.percent)
+                        for key, column in zip(keys, self.columns, strict=True)
+                    ]
+            first = next(iter(cells.values()), [])
+            if len(cells) > 1 and all(each == first for each in cells.values()):  # chance is the same everywhere
+                cells = {"": first}
+            lines += [TableRow(model, ": ".join(filter(None, (model.name, name))), cells[name]) for name in cells]
         return lines
 
-    def heads(self) -> list[str]:
+    def headings(self) -> list[str]:
         return [" ".join(filter(None, (column.heading, column.better))) for column in self.columns]
 
 
-def cell(value: Summary | None, share: bool) -> str:
-    """`99.8% ± 0.1`, with the interval behind it where nothing was repeated."""
+def format_cell(value: Summary | None, percent: bool) -> str:
+    """`99.8% ± 0.1`, with the interval in brackets where there is no deviation.
+
+    Example:
+        >>> format_cell(Summary(0.9984, 0.0012, None, None, 5), percent=True)
+        '99.8% ± 0.1'
+    """
     if value is None:
         return ""
-    factor, sign = (100, "%") if share else (1, "")
-    text = f"{_number(value.mean * factor, share)}{sign}"
+    factor, sign = (100, "%") if percent else (1, "")
+    text = f"{_number(value.mean * factor, percent)}{sign}"
     if value.std is not None:
-        return f"{text} ± {_number(value.std * factor, share)}"
+        return f"{text} ± {_number(value.std * factor, percent)}"
     if value.low is not None and value.high is not None:
-        return f"{text} ({_number(value.low * factor, share)} to {_number(value.high * factor, share)})"
+        return f"{text} ({_number(value.low * factor, percent)} to {_number(value.high * factor, percent)})"
     return text
 
 
-def _number(value: float, share: bool) -> str:
-    return f"{value:.1f}" if share else f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.4g}"
+def _number(value: float, percent: bool) -> str:
+    return f"{value:.1f}" if percent else f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,34 +229,35 @@ class Results:
     """Models side by side."""
 
     title: str
-    models: Sequence[Measured]
+    models: Sequence[ModelResults]
     tables: Sequence[Table]
     notes: Sequence[str] = ()
 
-    def grids(self) -> list[tuple[Table, list[tuple[Measured, str, list[str]]]]]:
-        """The tables that hold something measured, and their rows: what others printed does not make one alone."""
-        rows = [(table, table.rows(self.models)) for table in self.tables]
-        return [(table, some) for table, some in rows if any(isinstance(model.origin, Origin) for model, _, _ in some)]
+    def filled_tables(self) -> list[tuple[Table, list[TableRow]]]:
+        """The tables that hold something measured, and their lines; published values alone make no table."""
+        lines = [(table, table.lines(self.models)) for table in self.tables]
+        return [(table, some) for table, some in lines if any(isinstance(each.model.origin, Origin) for each in some)]
 
     def markdown(self) -> str:
-        """Every table, each figure's origin below, and what one should know."""
+        """Every table, below them where the values of each model come from, and notes."""
         blocks = [f"# {self.title}", *self.notes]
-        for table, rows in self.grids():
-            blocks += [f"## {table.title}", *filter(None, [table.remark]), _grid(table, rows)]
-        shown = [m for m in self.models if any(m is model for _, rows in self.grids() for model, _, _ in rows)]
-        blocks.append("## Where the figures come from")
+        tables = self.filled_tables()
+        for table, lines in tables:
+            blocks += [f"## {table.title}", *filter(None, [table.remark]), _markdown_table(table, lines)]
+        shown = [m for m in self.models if any(m is line.model for _, lines in tables for line in lines)]
+        blocks.append("## Where the values come from")
         blocks.append("\n".join(f"- {model.name}: {model.origin}" for model in shown))
-        if said := [f"- {model.name}: {note}" for model in shown for note in model.notes]:
-            blocks += ["## Notes", "\n".join(said)]
+        if notes := [f"- {model.name}: {note}" for model in shown for note in model.notes]:
+            blocks += ["## Notes", "\n".join(notes)]
         return "\n\n".join(blocks) + "\n"
 
     def as_json(self) -> dict[str, Any]:
         tables = [
-            {**vars(table), "columns": [asdict(column) for column in table.columns], "kinds": dict(table.kinds)}
+            {**vars(table), "columns": [asdict(column) for column in table.columns], "rows": dict(table.rows)}
             for table in self.tables
         ]
         models = [model.as_json() for model in self.models]
-        return {"title": self.title, "notes": list(self.notes), "tables": tables, "models": models}
+        return {"format": FORMAT, "title": self.title, "notes": list(self.notes), "tables": tables, "models": models}
 
     def write(self, stem: Path) -> list[Path]:
         """`stem`.md and `stem`.json."""
@@ -192,22 +268,30 @@ class Results:
 
 
 def read_results(path: Path) -> Results:
-    """What `Results.write` wrote; an InputError if the file is anything else."""
+    """The JSON that `Results.write` wrote.
+
+    Raises:
+        InputError: if the file is missing, from an earlier version or anything else.
+    """
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        models = [Measured.from_json(each) for each in facts["models"]]
+        if "models" in facts and (version := facts.get("format", 1)) != FORMAT:
+            raise InputError(f"{path} holds results of format {version}, expected {FORMAT}: evaluate the run again")
+        models = [ModelResults.from_json(each) for each in facts["models"]]
         tables = [
             Table(**each | {"columns": [Column(**column) for column in each["columns"]]}) for each in facts["tables"]
         ]
         return Results(facts["title"], models, tables, tuple(facts["notes"]))
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path} is missing") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} holds no results: {type(error).__name__} {error}") from None
 
 
-def _grid(table: Table, rows: Sequence[tuple[Measured, str, Sequence[str]]]) -> str:
-    body = [[name, *cells] for _, name, cells in rows]
-    lines = [["", *table.heads()], ["---", *["---:"] * len(table.columns)], *body]
+def _markdown_table(table: Table, rows: Sequence[TableRow]) -> str:
+    body = [[row.name, *row.cells] for row in rows]
+    lines = [["", *table.headings()], ["---", *["---:"] * len(table.columns)], *body]
     cells = [[text.replace("|", "\\|") for text in line] for line in lines]  # H(y|x) is one column
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -1,29 +1,41 @@
-"""KoopmanAutoencoder: encode, fit, predict, decode"""
+"""KoopmanAutoencoder: encode, fit_operator, predict, decode; the registry of networks"""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, suggest
 from diskoop.models.frames import FrameDecoder, FrameEncoder
+from diskoop.models.layers import full_precision
 from diskoop.models.signals import SignalDecoder, SignalEncoder
 from diskoop.numerics.operator import Operator, fit_operator, fit_operator_per_sequence
 from diskoop.settings import ModelSettings
 
-SCOPES: dict[str, Callable[[Tensor, Tensor | None, float], Operator]] = {
+# model.operator_scope -> what fits the operator: (latents, mask, ridge) -> Operator
+OPERATOR_SCOPES: dict[str, Callable[[Tensor, Tensor | None, float], Operator]] = {
     "batch": fit_operator,
     "sequence": fit_operator_per_sequence,
 }
 
 
-def full_precision(z: Tensor) -> torch.autocast:
-    """A block in which operators and projectors act unrounded, whatever precision the networks train in."""
-    return torch.autocast(z.device.type, enabled=False)
-
-
 class KoopmanAutoencoder(nn.Module):
-    """Two networks around a linear operator that is solved for, not learned."""
+    """An encoder and a decoder around a linear operator that is solved for, not learned.
+
+    Args:
+        encoder: (batch, time, ...) and optionally a mask (batch, time) -> latents (batch, time, k).
+        decoder: latents and optionally a mask -> (batch, time, ...).
+        ridge: of the operator's least squares, see `fit_operator`.
+        scope: "batch" fits one operator to all sequences, "sequence" one to each.
+
+    Example:
+        >>> model = KoopmanAutoencoder.for_shape((4,), k=6, h=8)
+        >>> x = torch.randn(16, 10, 4)
+        >>> z = model.encode(x)
+        >>> operator = model.fit_operator(z)
+        >>> z.shape, operator.matrix.shape, model.predict(z, operator).shape, model.decode(z).shape
+        (torch.Size([16, 10, 6]), torch.Size([6, 6]), torch.Size([16, 9, 6]), torch.Size([16, 10, 4]))
+    """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, ridge: float = 1e-9, scope: str = "batch") -> None:
         super().__init__()
@@ -39,33 +51,30 @@ class KoopmanAutoencoder(nn.Module):
         k: int,
         h: int | None,
         width: int = 32,
-        latent: str = "tanh",
+        activation: str = "tanh",
         ridge: float = 1e-9,
         scope: str = "batch",
         memory: str = "lstm",
     ) -> "KoopmanAutoencoder":
-        """The paper's networks for frames (channel, size, size) or (feature,)."""
-        if len(frame) == 1:
-            return cls(SignalEncoder(frame[0], k), SignalDecoder(frame[0], k, h, memory), ridge, scope)
-        if len(frame) != 3 or frame[0] not in (1, 3) or frame[1] != frame[2]:
-            raise InputError(f"expected square frames of 1 or 3 channels (channel, size, size), got {tuple(frame)}")
-        if h is None:
-            raise InputError("model.h = null is for signals; a frame decoder needs the width of its LSTM")
-        encoder = FrameEncoder(frame[0], frame[1], k, width, latent)
-        return cls(encoder, FrameDecoder(frame[0], frame[1], k, h, width, memory), ridge, scope)
+        """The paper's networks for frames of shape (channel, size, size) or (feature,)."""
+        settings = ModelSettings.model_validate(
+            {"k": k, "h": h, "width": width, "latent_activation": activation, "decoder_memory": memory}
+            | {"ridge": ridge, "operator_scope": scope}
+        )
+        return build_model(settings, frame)
 
     def encode(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Frames (batch, time, ...) in the model's units -> latents (batch, time, k); `mask`: which exist."""
         z: Tensor = self.encoder(x) if mask is None else self.encoder(x, mask)
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
 
-    def fit(self, z: Tensor, mask: Tensor | None = None) -> Operator:
-        """The operator that carries each latent of `z` to the next."""
+    def fit_operator(self, z: Tensor, mask: Tensor | None = None) -> Operator:
+        """The operator that carries each latent of `z` (batch, time, k) to the next."""
         with full_precision(z):
-            return SCOPES[self.scope](z, mask, self.ridge)
+            return OPERATOR_SCOPES[self.scope](z, mask, self.ridge)
 
     def predict(self, z: Tensor, operator: Operator) -> Tensor:
-        """Latents (batch, time, k) -> the operator's word on frames 2 to time, (batch, time - 1, k)."""
+        """One-step prediction of frames 2 to time: latents (batch, time, k) -> (batch, time - 1, k)."""
         with full_precision(z):
             return operator.advance(z[:, :-1])
 
@@ -74,21 +83,59 @@ class KoopmanAutoencoder(nn.Module):
         x: Tensor = self.decoder(z) if mask is None else self.decoder(z, mask)
         return x
 
-    def decode_together(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """Signals of several latents (batch, time, k), each as if it were alone, in one pass; none is padded."""
-        frames: list[Tensor] = self.decoder.together(parts)  # type: ignore[operator]
-        return frames
-
-    def square_sums(self, parts: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
-        """Of video: summed squares of what `decode` makes of each of `parts` less its target, in one pass."""
-        sums: list[Tensor] = self.decoder.square_sums(parts, targets)  # type: ignore[operator]
-        return sums
-
     def forward(self, x: Tensor) -> Tensor:
+        """The reconstruction of `x`: decode(encode(x))."""
         return self.decode(self.encode(x))
 
 
+# The shape of a frame and settings -> encoder, decoder.
+NetworkBuilder = Callable[[Sequence[int], ModelSettings], tuple[nn.Module, nn.Module]]
+NETWORKS: dict[str, NetworkBuilder] = {}  # model.network -> what builds it
+
+
+def register_network(name: str) -> Callable[[NetworkBuilder], NetworkBuilder]:
+    """Register the function below it as `model.network=<name>`.
+
+    Example:
+        >>> @register_network("linear")
+        ... def linear(frame, settings):
+        ...     return torch.nn.Linear(frame[0], settings.k), torch.nn.Linear(settings.k, frame[0])
+        >>> _ = NETWORKS.pop("linear")  # an example only
+    """
+
+    def register(builder: NetworkBuilder) -> NetworkBuilder:
+        if name in NETWORKS or name == "auto":
+            raise ValueError(f"there is a network {name!r} already")
+        NETWORKS[name] = builder
+        return builder
+
+    return register
+
+
+@register_network("frames")
+def frame_networks(frame: Sequence[int], settings: ModelSettings) -> tuple[nn.Module, nn.Module]:
+    """The paper's networks for video."""
+    if len(frame) != 3 or frame[0] not in (1, 3) or frame[1] != frame[2]:
+        raise InputError(f"expected square frames of 1 or 3 channels (channel, size, size), got {tuple(frame)}")
+    if settings.h is None:
+        raise InputError("model.h = null is for signals; a frame decoder needs the width of its LSTM")
+    channels, size, _ = frame
+    encoder = FrameEncoder(channels, size, settings.k, settings.width, settings.latent_activation)
+    return encoder, FrameDecoder(channels, size, settings.k, settings.h, settings.width, settings.decoder_memory)
+
+
+@register_network("signals")
+def signal_networks(frame: Sequence[int], settings: ModelSettings) -> tuple[nn.Module, nn.Module]:
+    """The paper's networks for audio features and time series."""
+    if len(frame) != 1:
+        raise InputError(f"expected frames (feature,) for model.network = signals, got {tuple(frame)}")
+    encoder = SignalEncoder(frame[0], settings.k)
+    return encoder, SignalDecoder(frame[0], settings.k, settings.h, settings.decoder_memory)
+
+
 def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoencoder:
-    """The network that `settings` describe for frames of shape `frame`."""
-    m = settings
-    return KoopmanAutoencoder.for_shape(frame, m.k, m.h, m.width, m.latent, m.ridge, m.scope, m.decoder_memory)
+    """The untrained model that `settings` describe, for frames of shape `frame`."""
+    name = settings.network if settings.network != "auto" else "signals" if len(frame) == 1 else "frames"
+    if name not in NETWORKS:
+        raise InputError(f"unknown model.network {name!r}; {suggest(name, [*NETWORKS, 'auto'])}")
+    return KoopmanAutoencoder(*NETWORKS[name](frame, settings), settings.ridge, settings.operator_scope)

@@ -1,15 +1,18 @@
-"""audio and time-series encoder and decoder"""
-
-from collections.abc import Sequence
+"""recurrent encoder and decoder of audio features and time series"""
 
 from torch import Tensor, nn
 
 from diskoop.errors import InputError
-from diskoop.models.frames import MEMORIES, of_each, through_time
+from diskoop.models.layers import DECODER_MEMORIES, over_time
 
 
 class SignalEncoder(nn.Module):
-    """(batch, time, feature) -> (batch, time, k). One-directional: padding at the end cannot reach a real frame."""
+    """An LSTM: (batch, time, feature) -> (batch, time, k). Causal, so padding at the end reaches no real frame.
+
+    Args:
+        features: of the signal.
+        k: latent width.
+    """
 
     def __init__(self, features: int, k: int) -> None:
         super().__init__()
@@ -17,27 +20,29 @@ class SignalEncoder(nn.Module):
         self.time = nn.LSTM(features, k, batch_first=True)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`x` (batch, time, feature) -> latents (batch, time, k); `mask` is not needed."""
         if x.ndim != 3 or x.shape[-1] != self.features:
             raise InputError(f"expected a signal (batch, time, {self.features}), got {tuple(x.shape)}")
-        return through_time(self.time, x)
+        return over_time(self.time, x)
 
 
 class SignalDecoder(nn.Module):
-    """(batch, time, k) -> (batch, time, feature).
+    """An LSTM and a linear map: (batch, time, k) -> (batch, time, feature).
 
-    With `h` None it is the paper's, an LSTM as wide as the signal, whose values stay between -1 and 1;
-    with a number, an LSTM of width h and a linear map, which reaches every value.
+    Args:
+        features: of the signal.
+        k: latent width.
+        h: width of the LSTM. None is the paper's decoder, an LSTM as wide as the signal and no linear map, whose
+            values stay between -1 and 1.
+        memory: what stands for the LSTM, a key of `layers.DECODER_MEMORIES`.
     """
 
     def __init__(self, features: int, k: int, h: int | None, memory: str = "lstm") -> None:
         super().__init__()
-        self.time = MEMORIES[memory](k, features if h is None else h)
+        self.time = DECODER_MEMORIES[memory](k, features if h is None else h)
         self.out = nn.Identity() if h is None else nn.Linear(h, features)
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
-        x: Tensor = self.out(through_time(self.time, z))
+        """Latents (batch, time, k) -> (batch, time, feature); `mask` is not needed."""
+        x: Tensor = self.out(over_time(self.time, z))
         return x
-
-    def together(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """What `forward` makes of each of `parts`, in one pass through time."""
-        return [self.out(part) for part in of_each(self.time, parts)]

@@ -2,7 +2,9 @@
 
 from diskoop.numerics.components import Components, dependence, group, independent_components
 from diskoop.numerics.factors import Factor, swap
-from diskoop.numerics.losses import (
+from diskoop.numerics.mixing import over_batch, over_two
+from diskoop.numerics.operator import Operator, SnapshotQR, fit_operator, fit_operator_per_sequence
+from diskoop.numerics.penalties import (
     ball_around_one,
     circle_away_from_one,
     distance_to_one,
@@ -13,9 +15,7 @@ from diskoop.numerics.losses import (
     spectral_terms,
     unit_modulus,
 )
-from diskoop.numerics.operator import Operator, SnapshotQR, fit_operator, fit_operator_per_sequence
 from diskoop.numerics.spectrum import Spectrum, by_distance, by_modulus
-from diskoop.numerics.weights import over_batch, over_two
 
 __all__ = [
     "Components",

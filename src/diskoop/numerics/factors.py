@@ -6,10 +6,12 @@ from torch import Tensor
 
 from diskoop.numerics.spectrum import Spectrum
 
+SPECTRAL_PARTS = ("static", "dynamic")  # the two factors that every spectrum has
+
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A direction of change, whatever found it: `z @ projector` is the part of a latent that belongs to it.
+    """A name and a real projector: `z @ projector` is the part of a latent that belongs to the factor.
 
     Example:
         >>> spectrum = Spectrum.of(torch.diag(torch.tensor([1.0, 0.5], dtype=torch.float64)))
@@ -19,7 +21,7 @@ class Factor:
     """
 
     name: str
-    projector: Tensor  # (k, k), or (batch, k, k) where every sequence has its own operator
+    projector: Tensor  # (k, k), or (batch, k, k) with one operator per sequence
 
     @classmethod
     def from_modes(cls, name: str, spectrum: Spectrum, selection: Tensor) -> "Factor":
@@ -27,7 +29,7 @@ class Factor:
         return cls(name, spectrum.projector(selection))
 
     def part(self, z: Tensor) -> Tensor:
-        """What of `z` (..., time, k) belongs to this factor."""
+        """The part of latents `z` (..., time, k) that belongs to this factor."""
         return z @ self.projector.to(z)
 
 
@@ -36,8 +38,8 @@ def swap(z: Tensor, donor: Tensor, factor: Factor, amount: float = 1.0) -> Tenso
 
     Args:
         z: latents, (..., time, k).
-        donor: latents of the same shape to take the factor from.
-        factor: what to take.
+        donor: latents of the same shape, the source of the factor.
+        factor: what to replace.
         amount: 0 leaves `z` as it is, more than 1 goes past the donor.
 
     Example:

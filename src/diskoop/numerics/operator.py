@@ -12,36 +12,46 @@ from torch.autograd.function import once_differentiable
 
 from diskoop.errors import InputError
 
-ERASED = 0.1  # share of a direction that a ridge may take before the direction no longer counts in the rank
+MAX_SHRINKAGE = 0.1  # of a direction by the ridge; one that shrinks more does not count in the rank
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
     """The matrix C with Z_past C ~ Z_future. Latents are row vectors: a step is `z @ C`.
 
-    It is float64 whatever the latents are: static eigenvectors are ill-conditioned, and float32 would blur them.
+    It is float64 whatever the latents are, because static eigenvectors are too ill-conditioned for float32.
 
     Rank and condition do not depend on the units of a latent: its column in Z_past is first scaled to norm 1. Without
-    a ridge the condition is that of Z_past, the largest over the smallest singular value of those kept. With one it is
-    that of the Gram matrix with the ridge added, which squares it: up to k / ridge.
+    a ridge the condition is that of Z_past: the largest over the smallest singular value that is kept. With a ridge it
+    is that of the Gram matrix plus the ridge, which squares it: up to k / ridge.
+
+    Example:
+        >>> rotation = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+        >>> z = torch.stack([torch.tensor([[1.0, 0.0]]).double() @ rotation.matrix_power(t) for t in range(4)], 1)
+        >>> operator = fit_operator(z)
+        >>> int(operator.rank), operator.steps
+        (2, 3)
+        >>> (operator.roll(z[:, -1], steps=2) + 0.0).round(decimals=6)
+        tensor([[[1., 0.],
+                 [0., 1.]]], dtype=torch.float64)
     """
 
-    matrix: Tensor  # (k, k), or (batch, k, k) where every sequence has its own
-    rank: Tensor  # () or (batch,): directions of the latents that the fit holds; below k, some were dropped or erased
-    condition: Tensor  # () or (batch,): of the system that was solved, latents scaled to norm 1, see below
-    sequences: int  # how many sequences it was fitted on, all matrices of a batch together
-    steps: int  # how many pairs of neighbouring frames they hold
-    source: str = "a batch"  # which sequences those were
+    matrix: Tensor  # (k, k), or (batch, k, k) with one operator per sequence
+    rank: Tensor  # () or (batch,): directions of the latents that the fit resolves; below k, some were dropped
+    condition: Tensor  # () or (batch,): of the linear system, with the latents scaled to norm 1
+    sequences: int  # number of sequences it was fitted on, over all matrices of a batch
+    steps: int  # number of pairs of neighbouring frames in them
+    source: str = "a batch"  # which sequences it was fitted on
 
     def advance(self, z: Tensor, steps: int = 1) -> Tensor:
-        """Every latent of `z` (..., time, k) moved `steps` ahead: z C^steps."""
+        """z C^steps: every latent of `z` (..., time, k) moved `steps` ahead."""
         if steps < 0:
             raise InputError(f"expected a number of steps >= 0, got {steps}")
         power: Tensor = torch.linalg.matrix_power(self.matrix, steps)
         return z @ power.to(z)
 
     def roll(self, start: Tensor, steps: int) -> Tensor:
-        """The future of `start` (batch, k): (batch, steps, k) holding start C, start C^2, ..."""
+        """Rollout from `start` (batch, k): (batch, steps, k) with start C, start C^2, ..."""
         if steps < 1:
             raise InputError(f"expected a number of steps >= 1, got {steps}")
         matrix = self.matrix.to(start)
@@ -56,9 +66,9 @@ class Operator:
 class SnapshotQR:
     """The triangular factor of all snapshot pairs [Z_past, Z_future], for sets that are streamed in batches.
 
-    `SnapshotQR.of(batch)` takes one batch, `+` joins two, and `solve` gives the operator of all that went in: the one
-    `fit_operator` finds in everything at once. R keeps the singular values of Z itself. Sums of squares, which are
-    smaller to write down, would lose every direction below 1e-8 of the largest. No gradient passes through it.
+    `SnapshotQR.of(z)` factors one batch, `+` merges two, and `solve` returns the operator that `fit_operator` would
+    fit to all of them at once. R keeps the singular values of Z itself, where a Gram matrix would lose every direction
+    below 1e-8 of the largest. It carries no gradient.
 
     Example:
         >>> z = torch.randn(40, 10, 6).cumsum(1)
@@ -68,7 +78,7 @@ class SnapshotQR:
     """
 
     R: Tensor  # (rows <= 2k, 2k) float64, with R^T R = [Z_past, Z_future]^T [Z_past, Z_future]
-    eps: float  # relative rounding of the latents: that of the coarsest dtype that went in
+    eps: float  # relative rounding of the latents: that of their coarsest dtype
     sequences: int
     steps: int  # pairs of neighbouring frames
 
@@ -97,7 +107,7 @@ class SnapshotQR:
         )
 
     def solve(self, ridge: float = 0.0) -> Operator:
-        """What `fit_operator` finds with this `ridge` in all that went in."""
+        """The operator that `fit_operator` fits to all snapshots with this `ridge`."""
         past, future = self.R.chunk(2, -1)
         return _solve(past, future, ridge, self.eps, self.sequences, self.steps)
 
@@ -107,10 +117,10 @@ def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> O
 
     Args:
         z: latents, (batch, time >= 2, k).
-        mask: which frames exist, (batch, time); boolean. What `z` holds elsewhere does not matter.
-        ridge: 0 factors Z itself and finds the pseudo-inverse solution: of minimum norm, without directions below
-            the rounding of z's dtype. A positive ridge, from 1e-12 on, solves the Gram system instead, which is faster
-            in training. It is relative to each latent's own mean square, so the units of a latent do not matter, but
+        mask: which frames exist, (batch, time); boolean. Padding may hold any values.
+        ridge: 0 factors Z itself for the pseudo-inverse solution: of minimum norm, without directions below the
+            rounding of z's dtype. A positive ridge, at least 1e-12, solves the Gram system instead, which is faster in
+            training. It is relative to each latent's own mean square, so the units of a latent do not matter, but
             directions below sqrt(ridge) are lost: 3e-5 at 1e-9.
 
     Returns:
@@ -127,7 +137,12 @@ def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> O
 
 
 def fit_operator_per_sequence(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> Operator:
-    """One operator for each sequence of `z`, of minimum norm where time <= k; arguments as in `fit_operator`.
+    """One least-squares operator per sequence, of minimum norm where time <= k; differentiable in `z`.
+
+    Args:
+        z: latents, (batch, time >= 2, k).
+        mask: which frames exist, (batch, time); boolean.
+        ridge: see `fit_operator`.
 
     Returns:
         An Operator with matrices (batch, k, k) and a rank and a condition for each, (batch,).
@@ -142,7 +157,7 @@ def fit_operator_per_sequence(z: Tensor, mask: Tensor | None = None, ridge: floa
 
 
 def _solve(past: Tensor, future: Tensor, ridge: float, eps: float, sequences: int, steps: int) -> Operator:
-    """The operator of snapshot pairs, both (..., rows, k) float64; `eps` is their relative rounding."""
+    """Fit snapshot pairs, both (..., rows, k) float64; `eps` is their relative rounding."""
     if steps < 1:
         raise InputError("an operator needs at least one pair of neighbouring frames, got none")
     require_ridge(ridge)
@@ -150,14 +165,14 @@ def _solve(past: Tensor, future: Tensor, ridge: float, eps: float, sequences: in
     if ridge > 0:
         matrix, rank, condition = _ridge_least_squares(past, future, ridge)
     else:
-        missing = max(past.shape[-1] - past.shape[-2], 0)  # rows of zeros, which change nothing, up to a square
+        missing = max(past.shape[-1] - past.shape[-2], 0)  # pad to a square with zero rows, which change nothing
         past, future = (nn.functional.pad(rows, (0, 0, 0, missing)) for rows in (past, future))
         matrix, rank, condition = _LeastSquares.apply(past, future, eps)  # type: ignore[no-untyped-call]
     if not torch.isfinite(matrix).all():
-        sizes = _column_sizes(past).flatten()
+        norms = _column_norms(past).flatten()
         raise InputError(
             "cannot fit an operator: the matrix between latents of such different size overflows float64, got sizes "
-            f"from {float(sizes.min()):.0e} to {float(sizes.max()):.0e}; scale them alike first"
+            f"from {float(norms.min()):.0e} to {float(norms.max()):.0e}; scale them to similar sizes first"
         )
     return Operator(matrix, rank, condition, sequences, steps)
 
@@ -165,33 +180,33 @@ def _solve(past: Tensor, future: Tensor, ridge: float, eps: float, sequences: in
 class _LeastSquares(torch.autograd.Function):
     """C = pinv(past) @ future from a singular value decomposition of `past`, and its gradient in closed form.
 
-    The gradient of the decomposition itself divides by differences of singular values, where two are equal by zero;
-    the pseudo-inverse has no such trouble. With rank r, past = left[:, :r] diag(s) V_r^T diag(size) after its columns
-    are scaled to norm 1, and `lift` is the pseudo-inverse of V_r^T diag(size), so that pinv(past) = lift s^-1 left^T.
+    Autograd through the decomposition divides by differences of singular values, which may be zero; the derivative of
+    the pseudo-inverse does not. With rank r and columns scaled to norm 1, past = left[:, :r] diag(s) V_r^T diag(norms).
+    `unscale` is the pseudo-inverse of V_r^T diag(norms), so that pinv(past) = unscale s^-1 left^T.
     """
 
     @staticmethod
     def forward(ctx: Any, past: Tensor, future: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """Rows (..., n >= k, k) -> matrix (..., k, k), rank and condition (...)."""
         k = past.shape[-1]
-        size = _column_sizes(past)  # (..., 1, k)
-        Q, R = torch.linalg.qr(past / size)  # first, as there are many more rows than columns
+        norms = _column_norms(past)  # (..., 1, k)
+        Q, R = torch.linalg.qr(past / norms)  # first, because there are many more rows than columns
         left, s, right = torch.linalg.svd(R)
         left = Q @ left  # (..., n, k)
-        # Latents hold rounding of about eps of their size. A direction no larger is made of it, and dividing by its
-        # singular value would give a huge C that fits noise.
+        # Directions no larger than the latents' rounding are noise: dividing by their singular values would give a
+        # huge C that fits it.
         kept = s > s[..., :1] * k * eps
         inverse = torch.where(kept, 1 / s, 0.0).unsqueeze(-1)
-        lift, null = _lift(right, kept, size)
-        # A latent that is always zero has a row of zeros, to the last bit: its eigenvalue is then exactly 0 as well.
-        lift = torch.where((past == 0).all(-2).unsqueeze(-1), 0.0, lift)
-        along = left.mT @ future
-        matrix = lift @ (inverse * along)
+        unscale, null = _unscaling(right, kept, norms)
+        # A latent that is always zero gets a row of exact zeros, so that its eigenvalue is exactly 0 as well.
+        unscale = torch.where((past == 0).all(-2).unsqueeze(-1), 0.0, unscale)
+        projected = left.mT @ future
+        matrix = unscale @ (inverse * projected)
         rank = kept.sum(-1)
         smallest = torch.where(kept, s, torch.inf).amin(-1)
         condition = torch.where(rank > 0, s[..., 0] / smallest, 1.0)
-        residual = future - left @ torch.where(kept.unsqueeze(-1), along, 0.0)
-        ctx.save_for_backward(left, inverse, lift, null, matrix, residual)
+        residual = future - left @ torch.where(kept.unsqueeze(-1), projected, 0.0)
+        ctx.save_for_backward(left, inverse, unscale, null, matrix, residual)
         ctx.mark_non_differentiable(rank, condition)
         return matrix, rank, condition
 
@@ -199,69 +214,69 @@ class _LeastSquares(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None]:
         """Golub and Pereyra (1973): the derivative of a pseudo-inverse where the rank does not change."""
-        left, inverse, lift, null, matrix, residual = ctx.saved_tensors
-        gradient = outer[0]
-        along = inverse * (lift.mT @ gradient)
-        to_future = left @ along  # pinv(past)^T @ gradient
-        to_past = -to_future @ matrix.mT
-        to_past += residual @ (inverse * along).mT @ lift.mT  # nothing where the fit is exact
-        to_past += left @ (inverse * (lift.mT @ matrix)) @ (gradient.mT @ null) @ null.mT  # nothing at full rank
-        return to_past, to_future, None
+        left, inverse, unscale, null, matrix, residual = ctx.saved_tensors
+        grad_matrix = outer[0]
+        projected = inverse * (unscale.mT @ grad_matrix)
+        grad_future = left @ projected  # pinv(past)^T @ grad_matrix
+        grad_past = -grad_future @ matrix.mT
+        grad_past += residual @ (inverse * projected).mT @ unscale.mT  # zero where the fit is exact
+        grad_past += left @ (inverse * (unscale.mT @ matrix)) @ (grad_matrix.mT @ null) @ null.mT  # zero at full rank
+        return grad_past, grad_future, None
 
 
-def _lift(right: Tensor, kept: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    """The pseudo-inverse (..., k, k) of V_r^T diag(size), and a basis (..., k, k) of what that maps to zero.
+def _unscaling(right: Tensor, kept: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+    """The pseudo-inverse (..., k, k) of V_r^T diag(norms), and a basis (..., k, k) of its null space.
 
-    Dividing by `size` gives a solution that is accurate however different the sizes are, and the only one at full
-    rank. Else the one of minimum norm has no part in the null space, which is projected out. The more orders of
-    magnitude lie between sizes, the less accurate that null space is: what the projection took from the solution is
-    put back, and where it left more rounding than solution it is not made, as the fit matters more than its norm.
+    Dividing by `norms` is accurate however different they are, and unique at full rank. Below full rank the solution of
+    minimum norm has no part in the null space, which is projected out. The more orders of magnitude lie between the
+    norms, the less accurate the null space is: what the projection removes from the solution is added back, and where
+    rounding dominates there is no projection at all, because the fit matters more than its norm.
 
     Args:
         right: right singular vectors in rows, (..., k, k), in order of their singular values.
-        kept: the first r of them, (..., k).
-        size: norms of the columns, (..., 1, k).
+        kept: which of them are kept, the first r, (..., k).
+        norms: of the columns, (..., 1, k).
     """
-    V, size = right.mT, size.mT  # size: (..., k, 1)
-    chosen = kept.unsqueeze(-2)
-    # The dropped directions come first, as QR makes a basis of the first columns; those of the others are set to zero.
-    null = (V * ~chosen * (size.amin(-2, keepdim=True) / size)).flip(-1)
-    null = torch.linalg.qr(null).Q * ~chosen.flip(-1)
-    plain = V * chosen / size
-    lift = plain - null @ (null.mT @ plain)
-    scaled = size * lift  # of the order of 1, unless it is rounding
-    lost = torch.diag_embed(kept.to(V)) - (V * chosen).mT @ scaled
-    sound = scaled.abs().amax((-2, -1), keepdim=True) < 1e5  # NaN is not
-    return torch.where(sound, lift + plain @ lost, plain), null
+    V, norms = right.mT, norms.mT  # norms: (..., k, 1)
+    kept_columns = kept.unsqueeze(-2)
+    # The dropped directions go first, because QR spans the first columns; the other columns are zero.
+    null = (V * ~kept_columns * (norms.amin(-2, keepdim=True) / norms)).flip(-1)
+    null = torch.linalg.qr(null).Q * ~kept_columns.flip(-1)
+    plain = V * kept_columns / norms
+    projected = plain - null @ (null.mT @ plain)
+    scaled = norms * projected  # of order 1 unless rounding dominates
+    removed = torch.diag_embed(kept.to(V)) - (V * kept_columns).mT @ scaled
+    accurate = scaled.abs().amax((-2, -1), keepdim=True) < 1e5  # false for NaN
+    return torch.where(accurate, projected + plain @ removed, plain), null
 
 
 def _ridge_least_squares(past: Tensor, future: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrix, rank and condition from the Gram system of `past`, its columns scaled to norm 1 before they are squared.
+    """Matrix, rank and condition from the Gram system of `past`, with columns scaled to norm 1 before squaring.
 
-    A ridge relative to the diagonal does not see that scale, so it needs no gradient.
+    A ridge relative to the diagonal is invariant to that scale, so the scale needs no gradient.
     """
-    size = _column_sizes(past)
-    past = past / size
+    norms = _column_norms(past)
+    past = past / norms
     gram, cross = past.mT @ past, past.mT @ future
-    matrix = torch.linalg.solve(ridge_system(gram, ridge), cross) / size.mT
+    matrix = torch.linalg.solve(ridge_system(gram, ridge), cross) / norms.mT
     return matrix, *_rank_and_condition(gram.detach(), ridge)
 
 
 def _rank_and_condition(gram: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Directions that a Gram matrix (..., k, k) of unit diagonal holds beside a ridge, and the system's condition.
+    """Rank and condition of the ridge system of a Gram matrix (..., k, k) with unit diagonal.
 
-    Along a direction with eigenvalue e the operator lacks ridge / (e + ridge) of what it should have.
+    Along a direction with eigenvalue e the ridge shrinks the operator by ridge / (e + ridge).
     """
-    silent = gram.diagonal(dim1=-2, dim2=-1) == 0
-    excited = torch.linalg.eigvalsh(gram + torch.diag_embed(silent.to(gram)))  # silent latents add eigenvalues of 1
-    smallest, largest = excited[..., 0].clamp_min(0), excited[..., -1]
+    zero = gram.diagonal(dim1=-2, dim2=-1) == 0
+    eigenvalues = torch.linalg.eigvalsh(gram + torch.diag_embed(zero.to(gram)))  # latents that are 0 add eigenvalues 1
+    smallest, largest = eigenvalues[..., 0].clamp_min(0), eigenvalues[..., -1]
     rounding = largest * gram.shape[-1] * torch.finfo(gram.dtype).eps
-    cutoff = rounding.clamp_min(ridge * (1 - ERASED) / ERASED)
-    rank = (excited > cutoff.unsqueeze(-1)).sum(-1) - silent.sum(-1)
+    cutoff = rounding.clamp_min(ridge * (1 - MAX_SHRINKAGE) / MAX_SHRINKAGE)
+    rank = (eigenvalues > cutoff.unsqueeze(-1)).sum(-1) - zero.sum(-1)
     return rank, (largest + ridge) / (smallest + ridge)
 
 
-# --- sums over pairs: what a captured training step solves with, as none of this waits for the device
+# --- the Gram system by itself: a captured training step solves it without synchronizing with the device
 
 
 def pair_sums(z: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -271,45 +286,56 @@ def pair_sums(z: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
 
 
 def require_solvable(past: Tensor, cross: Tensor, ridge: float) -> None:
-    """An InputError about sums of pairs, or a ridge, that give no operator."""
+    """Raise an InputError where sums of pairs or the ridge give no operator."""
     require_ridge(ridge)
     _require_finite(past, cross)
 
 
 def require_ridge(ridge: float) -> None:
-    """An InputError about a ridge that is neither 0 nor large enough to matter."""
+    """Raise an InputError unless `ridge` is 0 or large enough to matter."""
     if ridge != 0 and not ridge >= 1e-12:
-        raise InputError(f"expected a ridge of 0, or of 1e-12 and more (less drowns in rounding), got {ridge}")
+        raise InputError(f"expected a ridge of 0, or at least 1e-12 (less is lost in rounding), got {ridge}")
 
 
 def ridge_system(past: Tensor, ridge: float) -> Tensor:
     """`past` (..., k, k) with `ridge` times its own diagonal added."""
     diagonal = past.diagonal(dim1=-2, dim2=-1)
-    # A latent that is always zero has a zero row in the operator: any positive number in place of the ridge gives it.
+    # Any positive number gives a latent that is always zero its zero row in the operator.
     return past + torch.diag_embed(torch.where(diagonal > 0, ridge * diagonal, 1.0))
 
 
 def ridge_solution(past: Tensor, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """The operator of these sums, and the inverse of the system it solves; all (k, k)."""
+    """The operator of the sums of `pair_sums`, and the inverse of its ridge system; all (k, k)."""
     require_solvable(past, cross, ridge)
     k = len(past)
     eye = torch.eye(k, dtype=past.dtype, device=past.device)
-    both: Tensor = torch.linalg.solve(ridge_system(past, ridge), torch.cat([cross, eye], 1))
-    return both[:, :k], both[:, k:]
+    solution: Tensor = torch.linalg.solve(ridge_system(past, ridge), torch.cat([cross, eye], 1))
+    return solution[:, :k], solution[:, k:]
 
 
 def ridge_gradient(gradient: Tensor, C: Tensor, inverse: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """dL/dpast and dL/dcross of the operator C that solves a ridge system, from dL/dC and the system's `inverse`."""
+    """Backward pass of `ridge_solution`.
+
+    Args:
+        gradient: dL/dC, (k, k).
+        C: the operator, (k, k).
+        inverse: of the ridge system, (k, k).
+        ridge: as in the forward pass.
+
+    Returns:
+        dL/dpast and dL/dcross, (k, k) both.
+    """
     cross = inverse @ gradient  # the system is symmetric
     system = -cross @ C.mT
-    return system + ridge * torch.diag(system.diagonal()), cross  # C's row is zero where the ridge is not of `past`
+    # Where the diagonal is 0 the system does not use it, but C's row is zero there as well.
+    return system + ridge * torch.diag(system.diagonal()), cross
 
 
-def rank_of(past: Tensor, ridge: float) -> Tensor:
-    """How many directions a fit with `ridge` holds of latents whose sums of z_t^T z_t are `past` (..., k, k)."""
+def ridge_rank(past: Tensor, ridge: float) -> Tensor:
+    """The rank of a fit with `ridge` to latents whose sums of z_t^T z_t are `past` (..., k, k)."""
     diagonal = past.diagonal(dim1=-2, dim2=-1)
-    size = torch.where(diagonal > 0, diagonal, 1.0).sqrt().unsqueeze(-1)
-    return _rank_and_condition(past / size / size.mT, ridge)[0]
+    norms = torch.where(diagonal > 0, diagonal, 1.0).sqrt().unsqueeze(-1)
+    return _rank_and_condition(past / norms / norms.mT, ridge)[0]
 
 
 # --- rows and columns of snapshots
@@ -319,7 +345,7 @@ def _snapshot_pairs(z: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Z_past and Z_future, both (batch, time - 1, k) in float64; zeros where one frame of a pair does not exist."""
     past, future = to_float64(z[:, :-1]), to_float64(z[:, 1:])
     if mask is not None:
-        # Where, not multiply: padding may hold anything, NaN included.
+        # torch.where instead of a product, because padding may hold NaN.
         paired = (mask[:, :-1] & mask[:, 1:]).to(past.device).unsqueeze(-1)
         past, future = torch.where(paired, past, 0.0), torch.where(paired, future, 0.0)
     return past, future
@@ -329,8 +355,8 @@ def _count_pairs(z: Tensor, mask: Tensor | None) -> int:
     return len(z) * (z.shape[1] - 1) if mask is None else int((mask[:, :-1] & mask[:, 1:]).sum())
 
 
-def _column_sizes(rows: Tensor) -> Tensor:
-    """Norms (..., 1, k) of the columns of (..., n, k), 1 where they are zero; without overflow, without gradient."""
+def _column_norms(rows: Tensor) -> Tensor:
+    """Norms (..., 1, k) of the columns of (..., n, k), 1 where they are zero; no overflow, no gradient."""
     rows = rows.detach()
     largest = rows.abs().amax(-2, keepdim=True)
     largest = torch.where(largest > 0, largest, 1.0)
@@ -339,19 +365,24 @@ def _column_sizes(rows: Tensor) -> Tensor:
 
 
 def _triangular_factor(rows: Tensor) -> Tensor:
-    """R (min(n, m), m) of the QR decomposition of `rows` (n, m), whose norms LAPACK and CUDA take without overflow."""
+    """R (min(n, m), m) of the QR decomposition of `rows` (n, m); LAPACK and CUDA compute it without overflow."""
     R: Tensor = torch.linalg.qr(rows, mode="r").R
     return R
 
 
-def _require_finite(*numbers: Tensor) -> None:
-    if not all(torch.isfinite(each).all() for each in numbers):
+def _require_finite(*tensors: Tensor) -> None:
+    if not all(torch.isfinite(tensor).all() for tensor in tensors):
         raise InputError("cannot fit an operator: the latents hold NaN or infinity")
+
+
+def float64_device(device: torch.device) -> torch.device:
+    """`device`, or the CPU where `device` has no float64 (MPS)."""
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 def to_float64(z: Tensor) -> Tensor:
     """`z` in float64, on the CPU where its device has none (MPS)."""
-    return z.cpu().double() if z.device.type == "mps" else z.double()
+    return z.to(float64_device(z.device)).double()
 
 
 def _check_latents(z: Tensor, mask: Tensor | None) -> None:
@@ -364,11 +395,22 @@ def _check_latents(z: Tensor, mask: Tensor | None) -> None:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Matrices as small as operators are taken apart more slowly by many cores than by one."""
-    before = torch.get_num_threads()
+def single_threaded() -> Iterator[None]:
+    """Run PyTorch on one core: several only slow the decomposition of matrices as small as operators."""
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(num_threads)
+
+
+def second_moment(z: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean of z_t^T z_t over the frames of `z` (batch, time, k) that exist: (k, k) in float64, a constant."""
+    z = to_float64(z.detach())
+    if mask is None:
+        frames = z.flatten(0, 1)
+        return frames.mT @ frames / len(frames)
+    mask = mask.to(z.device)
+    frames = torch.where(mask.unsqueeze(-1), z, 0.0).flatten(0, 1)  # padding may hold NaN
+    return frames.mT @ frames / mask.sum()

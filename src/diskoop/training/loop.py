@@ -1,13 +1,11 @@
-"""epochs, validation, history, resume"""
+"""the training loop: epochs, validation, checkpoints, resuming"""
 
 import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +14,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diskoop.data import open_data
+from diskoop.data import load_split, open_data
+from diskoop.data.batches import Batch, BatchLoader, make_batch_loader
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped
-from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
-from diskoop.numerics.operator import Operator, SnapshotQR
+from diskoop.kernels import accelerate
+from diskoop.models.autoencoder import build_model
+from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
 from diskoop.storage import atomic_folder
-from diskoop.training.batches import Batch, Feed, batch_source
-from diskoop.training.captured import CapturedStep, why_not_captured
-from diskoop.training.checkpoint import (
-    RunFolder,
-    State,
-    load_checkpoint,
-    load_settings,
-    load_weights,
-    read_tensors,
-    save_checkpoint,
-    save_model,
-    save_operator,
-    write_metrics,
-)
-from diskoop.training.estimate import Estimate, clock, estimate
-from diskoop.training.objective import Objective, Terms
+from diskoop.tensor_files import load_weights, read_tensors
+from diskoop.training.checkpoint import State, fingerprint, load_checkpoint, save_checkpoint
+from diskoop.training.cuda_graph import CapturedStep, capture_obstacle
+from diskoop.training.estimate import Estimate, estimate, format_duration
+from diskoop.training.frozen_operator import fit_frozen_operator
+from diskoop.training.objective import Objective, ObjectiveOutput
 from diskoop.training.precision import autocast, device_for, precision_for, weights_dtype
-from diskoop.training.progress import Bar, Reporter
+from diskoop.training.progress import ProgressBar, Reporter
 from diskoop.training.step import PlainStep, Step, StepOutput, adam
 
-SAVING_SHARE = 0.01  # of the time may go into checkpoints: on a GPU an epoch may take less than ten of them
-LONGEST_UNSAVED = 600  # seconds: a disk that once was slow does not put the next checkpoint off for ever
-VALIDATED = 4  # training batches in one of validation
-NUMBERS = {"bf16": "bf16", "64": "float64"}  # worth telling
+MAX_SAVE_FRACTION = 0.01  # of the time spent on checkpoints: on a GPU an epoch may take less than ten of them
+MAX_SAVE_INTERVAL = 600  # seconds, however slow the last checkpoint was
+VALIDATION_FACTOR = 4  # training batches in a validation batch
+PRECISION_NAMES = {"bf16": "bf16", "64": "float64"}  # in messages, where it is not float32
 
 
 def train(
@@ -54,11 +44,19 @@ def train(
     path: str | Path,
     start: str | Path | None = None,
     reporter: Reporter | None = None,
-    again: str | None = None,
+    resume_command: str | None = None,
 ) -> None:
-    """A new run in the folder `path`, from scratch or from the weights of the run `start`.
+    """Train a new run.
 
-    `again` is the command that goes on when it is interrupted, if that is not `diskoop train --resume`.
+    Args:
+        settings: of the run.
+        path: its folder, which must not exist or be empty.
+        start: a finished run to initialise the weights from; None starts from scratch.
+        reporter: receives progress; None prints it on the terminal.
+        resume_command: printed after an interruption, if not `diskoop train --resume PATH`.
+
+    Raises:
+        Stopped: interrupted, with a checkpoint saved, or diverged.
     """
     folder = RunFolder(Path(path))
     settings = with_absolute_paths(settings)
@@ -66,56 +64,58 @@ def train(
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
         raise InputError(f"{str(path)!r} exists already; choose another folder")
-    training = Training(settings, folder, reporter or Reporter(), again)
+    trainer = Trainer(settings, folder, reporter or Reporter(), resume_command)
     if start is not None:
         source = RunFolder(Path(start))
         source.require_finished()
-        load_weights(training.model, read_tensors(source.model, "model")[0], source.model)
-    with _stop_requests() as asked:
-        with atomic_folder(path) as temporary:  # a run that exists can be resumed, whenever it was interrupted
+        load_weights(trainer.model, read_tensors(source.model, "model")[0], source.model)
+    with _catch_stop_signals() as stop_signals:
+        with atomic_folder(path) as temporary:  # a folder that exists can be resumed
             settings.save(RunFolder(temporary).settings)
-            training.save(RunFolder(temporary))
-        training.run(asked)
+            trainer.save(RunFolder(temporary))
+        trainer.run(stop_signals)
 
 
-def resume(path: str | Path, reporter: Reporter | None = None, again: str | None = None) -> None:
-    """Go on with the run in the folder `path`; it ends as if it had never stopped."""
+def resume(path: str | Path, reporter: Reporter | None = None, resume_command: str | None = None) -> None:
+    """Continue the interrupted run in the folder `path`; on the CPU the result is bit-equal to an uninterrupted one."""
     folder = RunFolder(Path(path))
-    training = Training(load_settings(folder), folder, reporter or Reporter(), again)
-    training.restore()
-    if training.state.step == training.total:
-        training.reporter.say(
+    trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), resume_command)
+    trainer.restore()
+    if trainer.state.step == trainer.total:
+        trainer.reporter.log(
             f"{folder.path} is trained already; diskoop train --from {folder.path} would start from it"
         )
-    with _stop_requests() as asked:
-        training.run(asked)
+    with _catch_stop_signals() as stop_signals:
+        trainer.run(stop_signals)
 
 
-class Training:
-    """One run on its way: what it has, how far it is."""
+class Trainer:
+    """Data, model, objective, optimizer, step and state of one run."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, reporter: Reporter, again: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, folder: RunFolder, reporter: Reporter, resume_command: str | None = None
+    ) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
-        self.again = again or folder.resume_command
-        self.train_set, self.val_set = _sets(settings)
+        self.resume_command = resume_command or folder.resume_command
+        self.train_set, self.val_set = _load_splits(settings)
         self.device = device_for(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
-            self.model = build_model(settings.model, self.train_set.shape[2:])
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions like it
+            self.model = accelerate(build_model(settings.model, self.train_set.shape[2:]))
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
         self.model.to(self.device, weights_dtype(settings.train))
         self.objective = Objective(self.model, settings)
-        self.batch = min(settings.train.batch, len(self.train_set))
-        self.per_epoch = len(self.train_set) // self.batch
+        self.batch_size = min(settings.train.batch_size, len(self.train_set))
+        self.steps_per_epoch = len(self.train_set) // self.batch_size
         self.optimizer = adam(self.model, settings.train.lr, self.device)
-        self.step = self._stepper()
-        self.noted = 0
-        self.saved_at, self.saving = -math.inf, 0.0  # when a checkpoint was last written, and how long that took
+        self.step = self._make_step()
+        self.num_recorded = 0  # steps whose losses are known; a captured step lags one behind
+        self.saved_at, self.save_seconds = -math.inf, 0.0  # time and duration of the last checkpoint
         self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
-        self.board = tensorboard(folder) if settings.train.tensorboard else lambda row: None
-        self.total = self.per_epoch * settings.train.epochs
-        # What a checkpoint must share with this run for resuming to be exact.
-        self.origin: dict[str, Any] = {
+        self.log_row = tensorboard(folder) if settings.train.tensorboard else lambda row: None
+        self.total = self.steps_per_epoch * settings.train.epochs
+        # Must be equal in a checkpoint for resuming to be exact.
+        self.identity: dict[str, Any] = {
             "settings": settings.model_dump(),
             "data": [fingerprint(part) for part in (self.train_set, self.val_set) if part is not None],
             "device": self.device.type,
@@ -123,144 +123,147 @@ class Training:
         }
 
     @cached_property
-    def feed(self) -> Feed:
-        """Opened by the first epoch, when all else that the device must hold is there."""
-        return batch_source(self.train_set, next(self.model.parameters()))
+    def loader(self) -> BatchLoader:
+        """Created in the first epoch, after everything else has been allocated on the device."""
+        return make_batch_loader(self.train_set, next(self.model.parameters()))
 
     def save(self, folder: RunFolder | None = None) -> None:
-        began = time.perf_counter()
-        save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.origin)
+        start = time.perf_counter()
+        save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.identity)
         self.saved_at = time.perf_counter()
-        self.saving = self.saved_at - began
+        self.save_seconds = self.saved_at - start
 
     @property
     def save_is_due(self) -> bool:
-        """At the end, and before it as often as saving takes no more than a small share of the time."""
-        patience = min(self.saving / SAVING_SHARE, LONGEST_UNSAVED)
-        return self.state.step == self.total or time.perf_counter() - self.saved_at >= patience
+        """At the end, and before it as often as saving stays a small fraction of the time."""
+        interval = min(self.save_seconds / MAX_SAVE_FRACTION, MAX_SAVE_INTERVAL)
+        return self.state.step == self.total or time.perf_counter() - self.saved_at >= interval
 
     def restore(self) -> None:
-        self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.origin)
-        self.noted = self.state.step
+        self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.identity)
+        self.num_recorded = self.state.step
 
-    def run(self, asked: list[int]) -> None:
-        """Train to the end, or until `asked` holds something."""
-        say, options = self.reporter.say, self.settings.train
+    def run(self, stop_signals: list[int]) -> None:
+        """Train to the end, or until a signal arrives in `stop_signals`."""
+        log, options = self.reporter.log, self.settings.train
         shape = tuple(self.train_set.shape[1:])
-        numbers = "" if self.origin["precision"] == "32" else f" in {NUMBERS[self.origin['precision']]}"
-        where = f"on {self.device}{numbers}"
-        say(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} {where}")
+        precision = "" if self.identity["precision"] == "32" else f" in {PRECISION_NAMES[self.identity['precision']]}"
+        log(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.device}{precision}")
         for note in self.train_set.notes:
-            say(note)
-        if self.device.type == "cuda" and (why := why_not_captured(self.settings, self.train_set)):
-            say(f"steps are not captured, which is slower: {why}")
+            log(note)
+        if self.device.type == "cuda" and (obstacle := capture_obstacle(self.settings, self.train_set)):
+            log(f"steps are not captured, which is slower: {obstacle}")
         if self.state.step < self.total:
-            say(f"{self.total - self.state.step} steps to go: {self.cost()}")
+            log(f"{self.total - self.state.step} steps to go: {self.estimate_cost()}")
         with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
             while self.state.step < self.total:
-                self._epoch(bar, asked)
-        operator = frozen_operator(self.model, self.train_set, options.batch)
+                self._epoch(bar, stop_signals)
+        operator = fit_frozen_operator(self.model, self.train_set, options.batch_size)
         save_operator(self.folder, operator, self.model)
         save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
-        took, waited = (sum(row[what] for row in self.state.history) for what in ("seconds", "waited"))
-        say(f"trained in {clock(took)}, {waited / took:.1%} of it waiting for data; the run is in {self.folder.path}")
+        seconds, waited = (sum(row[key] for row in self.state.history) for key in ("seconds", "waited"))
+        fraction = f"{waited / seconds:.1%} of it waiting for data"
+        log(f"trained in {format_duration(seconds)}, {fraction}; the run is in {self.folder.path}")
 
-    def cost(self) -> Estimate:
-        """Time and memory for the steps that are left, and the validation between them."""
+    def estimate_cost(self) -> Estimate:
+        """Time and memory of the remaining steps and their validation."""
         steps = self.total - self.state.step
         # A forward pass alone is about a third of a step.
-        validated = 0 if self.val_set is None else len(self.val_set)
-        validations = validated / self.batch * steps / self.per_epoch / 3
+        num_val = 0 if self.val_set is None else len(self.val_set)
+        validation = num_val / self.batch_size * steps / self.steps_per_epoch / 3
         weight = next(self.model.parameters())
-        some = self.train_set.fetch(np.arange(self.batch), weight.dtype)
+        batch = self.train_set.read_batch(np.arange(self.batch_size), weight.dtype)
         self.objective.train()
         if isinstance(self.step, CapturedStep):
-            return self.step.rehearse(*some, steps + validations)
+            return self.step.estimate(*batch, steps + validation)
 
         def loss(objective: nn.Module) -> Tensor:
             with autocast(self.settings.train, self.device):
-                total: Tensor = objective(*self.train_set.deliver(*some, weight), self._generator(0)).total
+                total: Tensor = objective(*self.train_set.move_batch(*batch, weight), self._generator(0)).total
             return total
 
-        return estimate(self.objective, loss, steps + validations)
+        return estimate(self.objective, loss, steps + validation)
 
-    def _stepper(self) -> Step:
-        """Captured where that can be done, plain elsewhere."""
-        if self.device.type == "cuda" and why_not_captured(self.settings, self.train_set) is None:
-            return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch)
+    def _make_step(self) -> Step:
+        """A captured step on CUDA where possible, else a plain one."""
+        if self.device.type == "cuda" and capture_obstacle(self.settings, self.train_set) is None:
+            return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch_size)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
-    def _epoch(self, bar: Bar, asked: list[int]) -> None:
-        """From the current step to the end of its epoch."""
+    def _epoch(self, bar: ProgressBar, stop_signals: list[int]) -> None:
+        """Train from the current step to the end of its epoch."""
         options, state = self.settings.train, self.state
-        began = time.perf_counter() - state.seconds
-        epoch = state.step // self.per_epoch
+        start = time.perf_counter() - state.seconds
+        epoch = state.step // self.steps_per_epoch
         order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
-        begins = range(state.step % self.per_epoch * options.batch, self.per_epoch * options.batch, options.batch)
+        offsets = range(
+            state.step % self.steps_per_epoch * options.batch_size,
+            self.steps_per_epoch * options.batch_size,
+            options.batch_size,
+        )
         self.objective.train()
 
-        def pause() -> None:
-            """Everything that was begun has ended and is written down."""
-            self._note(self.step.flush(), bar)
-            state.seconds = time.perf_counter() - began
+        def finish_steps() -> None:
+            """Wait for the steps that are still running and record them."""
+            self._record(self.step.flush(), bar)
+            state.seconds = time.perf_counter() - start
 
-        for batch in self.feed(order[at : at + options.batch] for at in begins):
-            if asked:
-                pause()
+        for batch in self.loader(order[offset : offset + options.batch_size] for offset in offsets):
+            if stop_signals:
+                finish_steps()
                 self.save()
                 raise self._interrupted()
             state.waited += batch.waited
-            self._note(self._take(batch), bar)
-            if state.step % options.save_every == 0 and state.step % self.per_epoch and self.save_is_due:
-                pause()
+            self._record(self._train_step(batch), bar)
+            if state.step % options.save_every == 0 and state.step % self.steps_per_epoch and self.save_is_due:
+                finish_steps()
                 self.save()
-        pause()
+        finish_steps()
         rate = learning_rate(options, state.step - 1, self.total)
         row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
-        row |= {f"train.{name}": value / self.per_epoch for name, value in state.sums.items()}
+        row |= {f"train.{name}": value / self.steps_per_epoch for name, value in state.sums.items()}
         row |= {f"val.{name}": value for name, value in self._validate().items()}
-        row["seconds"], row["waited"] = time.perf_counter() - began, state.waited
+        row["seconds"], row["waited"] = time.perf_counter() - start, state.waited
         state.history.append(row)
         state.sums, state.seconds, state.waited = {}, 0.0, 0.0
         if self.save_is_due:
             self.save()
         else:
             write_metrics(self.folder, state.history)
-        self.board(row)
+        self.log_row(row)
         bar.epoch(row)
 
     def _interrupted(self) -> Stopped:
-        at = f"saved at step {self.state.step} of {self.total}"
-        return Stopped(f"{at}; {self.again} goes on from there")
+        return Stopped(f"saved at step {self.state.step} of {self.total}; {self.resume_command} goes on from there")
 
-    def _take(self, batch: Batch) -> Iterable[StepOutput]:
+    def _train_step(self, batch: Batch) -> Iterable[StepOutput]:
         rate = learning_rate(self.settings.train, self.state.step, self.total)
         try:
-            ended = self.step.take(batch.x, batch.mask, rate, self._generator(self.state.step))
-        # The data was sound when the run began, so it is the weights that are not.
+            outputs = self.step.take(batch.x, batch.mask, rate, self._generator(self.state.step))
+        # The data was checked when it was loaded, so the weights are the cause.
         except (InputError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             raise self._diverged(self.state.step + 1, str(error)) from None
         self.state.step += 1
-        return ended
+        return outputs
 
-    def _note(self, ended: Iterable[StepOutput], bar: Bar) -> None:
+    def _record(self, outputs: Iterable[StepOutput], bar: ProgressBar) -> None:
         state = self.state
-        for terms, norm in ended:
-            self.noted += 1
+        for terms, norm in outputs:
+            self.num_recorded += 1
             if not math.isfinite(terms["total"] + norm):
-                raise self._diverged(self.noted, f"the loss is {terms['total']}, its gradient's norm {norm}")
+                raise self._diverged(self.num_recorded, f"the loss is {terms['total']}, its gradient's norm {norm}")
             state.sums = {name: state.sums.get(name, 0.0) + value for name, value in terms.items()}
-            bar.step((self.noted - 1) // self.per_epoch, self.noted, terms)
+            bar.step((self.num_recorded - 1) // self.steps_per_epoch, self.num_recorded, terms)
 
     def _diverged(self, step: int, reason: str) -> Stopped:
         return Stopped(
-            f"training went astray at step {step}: {reason}; a smaller train.lr, train.clip=1 "
+            f"training diverged at step {step}: {reason}; a smaller train.lr, train.grad_clip=1 "
             "or a larger model.ridge usually helps"
         )
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
-        """Mean terms over the validation frames: no dropout, blur or noise, and batch norm as in use."""
+        """Mean loss terms over the validation frames, in evaluation mode."""
         if self.val_set is None:
             return {}
         self.objective.eval()
@@ -268,53 +271,31 @@ class Training:
         for indices in self._validation_batches():
             batch = self.val_set.batch(indices, next(self.model.parameters()))
             with autocast(self.settings.train, self.device):
-                terms: Terms = self.objective(*batch, self._generator(0))
+                output: ObjectiveOutput = self.objective(*batch, self._generator(0))
             frames = int(self.val_set.lengths[indices].sum())
-            for name, value in terms._asdict().items():
+            for name, value in output.as_dict().items():
                 sums[name] = sums.get(name, 0.0) + float(value) * frames
         return {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
 
     def _validation_batches(self) -> list[NDArray[np.int64]]:
-        """Validation batches in a fixed shuffled order: neighbours in a set are alike and excite few static modes.
+        """Validation batches in a fixed shuffled order: neighbours in a set are similar and excite few static modes.
 
-        They are larger than those of training, for a GPU takes hardly longer for a large one.
+        They are larger than training batches, because a GPU takes hardly longer for a large one.
         """
         if self.val_set is None:
             return []
         count = len(self.val_set)
         order = np.random.Generator(np.random.PCG64(0)).permutation(count)
-        return np.array_split(order, math.ceil(count / (VALIDATED * self.settings.train.batch)))
+        return np.array_split(order, math.ceil(count / (VALIDATION_FACTOR * self.settings.train.batch_size)))
 
     def _generator(self, step: int) -> torch.Generator:
-        """The source of all that is random in one step: a function of seed and step, so resuming needs no memory."""
+        """The generator of one step, seeded by seed and step, so that resuming needs no generator state."""
         seed = np.random.SeedSequence([self.settings.train.seed, step]).generate_state(1, np.uint64)[0]
         return torch.Generator(self.device).manual_seed(int(seed >> np.uint64(1)))
 
 
-@torch.no_grad()
-def frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch: int) -> Operator:
-    """One operator for the whole set, in one streaming pass of the model as it is used, not as it is trained.
-
-    It factors the latents themselves. The ridge is for training, where speed counts; here it would only erase.
-    """
-    model.eval()
-    snapshots = None
-    for indices in np.array_split(np.arange(len(data)), math.ceil(len(data) / batch)):
-        x, mask = data.batch(indices, next(model.parameters()))
-        part = SnapshotQR.of(model.encode(x, mask), mask)
-        snapshots = part if snapshots is None else snapshots + part
-    assert snapshots is not None  # a set is never empty
-    return replace(snapshots.solve(), source=f"{data.name}, {len(data)} training sequences")
-
-
-def fingerprint(data: Sequences) -> str:
-    """Name, size and a digest of a few sequences: enough to notice that a set has changed."""
-    few = data.take(np.linspace(0, len(data) - 1, 8).astype(np.int64))
-    return f"{data.name} {data.shape} {sha256(few.tobytes()).hexdigest()[:16]}"
-
-
 def learning_rate(options: TrainSettings, step: int, total: int) -> float:
-    """A function of the step alone."""
+    """The learning rate of a step, counted from 0, of `total`: linear warm-up, then constant or cosine."""
     warm = min(1.0, (step + 1) / options.warmup) if options.warmup else 1.0
     if options.schedule == "cosine":
         return options.lr * warm * 0.5 * (1 + math.cos(math.pi * step / total))
@@ -322,58 +303,56 @@ def learning_rate(options: TrainSettings, step: int, total: int) -> float:
 
 
 def with_absolute_paths(settings: Settings) -> Settings:
-    """Paths made absolute: a run may be resumed from another folder."""
+    """Settings with absolute paths, because a run may be resumed from another folder."""
     paths = {"path": settings.data.path, "labels": settings.data.labels}
-    known = {key: str(Path(path).expanduser().resolve()) for key, path in paths.items() if path is not None}
-    return settings.replaced({"data": known})
+    absolute = {key: str(Path(path).expanduser().resolve()) for key, path in paths.items() if path is not None}
+    return settings.replaced({"data": absolute})
 
 
-def _sets(settings: Settings) -> tuple[Sequences, Sequences | None]:
-    """What to train on, and what to validate with unless all is trained on."""
-    everything = open_data(settings.data)
-    train_set = everything.part("train")
-    val_set = everything.part("val") if everything.count("val") else None
-    if (limit := settings.data.limit) is not None:
-        train_set = train_set.select(np.arange(min(limit, len(train_set))))
+def _load_splits(settings: Settings) -> tuple[Sequences, Sequences | None]:
+    """The training set, and the validation set if there is one."""
+    dataset = open_data(settings.data)
+    train_set = load_split(settings.data, "train", dataset)
+    val_set = dataset.split("val") if dataset.split_size("val") else None
     if settings.train.blur and not train_set.is_video:
         raise InputError(f"train.blur = true is for video, but {train_set.name} is a signal")
     return train_set, val_set
 
 
 def tensorboard(folder: RunFolder) -> Callable[[Mapping[str, Any]], None]:
-    """A function that shows a row of metrics in TensorBoard; rows that an interrupted run had shown beyond it go."""
+    """A function that writes a row of metrics to TensorBoard, and purges later rows of an interrupted run."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError("train.tensorboard = true needs TensorBoard: pip install 'diskoop[track]'") from None
-    writers: list[Any] = []  # opened by the first row: a run that cannot start leaves no folder
+    writers: list[Any] = []  # created with the first row, so that a run that cannot start leaves no folder
 
-    def show(row: Mapping[str, Any]) -> None:
+    def write(row: Mapping[str, Any]) -> None:
         if not writers:
             writers.append(SummaryWriter(str(folder.path / "tensorboard"), purge_step=row["step"]))
         for name, value in row.items():
             writers[0].add_scalar(name.replace(".", "/"), value, row["step"])
         writers[0].flush()
 
-    return show
+    return write
 
 
 @contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """A list that fills when Ctrl-C or a polite kill arrives; the second one is not waited for."""
-    asked: list[int] = []
+def _catch_stop_signals() -> Iterator[list[int]]:
+    """A list that collects SIGINT and SIGTERM; a second signal interrupts at once."""
+    stop_signals: list[int] = []
 
-    def note(number: int, _: object) -> None:
-        if asked:
+    def catch(number: int, _: object) -> None:
+        if stop_signals:
             raise KeyboardInterrupt
-        asked.append(number)
+        stop_signals.append(number)
 
     try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: whoever runs that decides
-        before = {}
+        handlers = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # only the main thread handles signals
+        handlers = {}
     try:
-        yield asked
+        yield stop_signals
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

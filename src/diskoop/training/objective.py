@@ -1,55 +1,35 @@
-"""the weighted sum the paper minimises, and the cycle term"""
+"""the objective: one batch through the model, every loss term of the registry, their weighted sum"""
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from diskoop.models.autoencoder import KoopmanAutoencoder, full_precision
+from diskoop.kernels.layers import can_sum_errors, decode_jointly, squared_error_sums
+from diskoop.losses import Errors, LossTerm, Penalties, active_terms, weighted_sum
+from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.models.layers import full_precision
 from diskoop.numerics.factors import Factor, swap
-from diskoop.numerics.losses import (
-    Penalty,
-    SpectralTerms,
-    ball_around_one,
-    circle_away_from_one,
-    distance_to_one,
-    hinge_beyond,
-    modulus_beyond,
-    real_beyond,
-    spectral_terms,
-    unit_modulus,
-)
-from diskoop.numerics.operator import to_float64
-from diskoop.numerics.spectrum import ModeOrder, Split, by_distance, by_modulus
-from diskoop.settings import Settings, SpectrumSettings
+from diskoop.numerics.operator import second_moment
+from diskoop.numerics.penalties import DYNAMIC_PENALTIES, STATIC_PENALTIES, Penalty, SpectralTerms, spectral_terms
+from diskoop.numerics.spectrum import MODE_ORDERS, ModeOrder, SpectralSplit
+from diskoop.settings import Settings
+from diskoop.training.blur import gaussian_blur
 
-Weighable = TypeVar("Weighable", Tensor, float)
-
-ORDERS = {"distance": by_distance, "modulus": by_modulus}
-STATIC_PENALTIES: dict[str, Penalty] = {"distance": distance_to_one, "modulus": unit_modulus}
-
-
-def dynamic_penalty(settings: SpectrumSettings) -> Penalty:
-    choices: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
-        "modulus": modulus_beyond,
-        "hinge": hinge_beyond,
-        "real": real_beyond,
-        "ball": partial(ball_around_one, delta=settings.delta),
-        "circle": partial(circle_away_from_one, delta=settings.delta),
-    }
-    return partial(choices[settings.dynamic_penalty], radius=settings.radius)
+BLUR_SIGMAS = (0.1, 3.0)  # range of the random blur
+BLUR_TAPS = (5, 9)  # along width and height
 
 
 class Draws(Protocol):
-    """Where a step's random numbers come from: of some shape, with the type and on the device of another tensor."""
+    """Random numbers of one step, with the dtype and device of another tensor."""
 
     def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Between 0 and 1."""
+        """Uniform on [0, 1)."""
 
     def normal(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Of mean 0 and variance 1."""
+        """Standard normal."""
 
 
 class GeneratorDraws:
@@ -65,203 +45,183 @@ class GeneratorDraws:
         return torch.randn(shape, generator=self.generator, device=like.device, dtype=like.dtype)
 
 
-class Terms(NamedTuple):
-    """What one batch costs (scalars), and the operator it was judged by."""
+class ObjectiveOutput(NamedTuple):
+    """The loss of one batch; all values are scalars."""
 
     total: Tensor
-    rec: Tensor
-    pred_z: Tensor
-    pred_x: Tensor
-    stat: Tensor
-    dyn: Tensor
-    cycle: Tensor
-    static_gap: Tensor  # largest |lambda - 1| among the static eigenvalues
-    dynamic_radius: Tensor  # largest |lambda| among the others
-    rank: Tensor  # of the latents the operator was fitted on
+    terms: dict[str, Tensor]  # the active terms of `losses.LOSS_TERMS`
+    diagnostics: dict[str, Tensor]  # static_gap, dynamic_radius, rank
+
+    def as_dict(self) -> dict[str, Tensor]:
+        """All values by name, as in a row of metrics."""
+        return {"total": self.total, **self.terms, **self.diagnostics}
+
+
+@dataclass(eq=False)
+class BatchForward:
+    """A `losses.Forward`: the forward pass of one batch, the input of loss terms."""
+
+    objective: "Objective"
+    x: Tensor  # (batch, time, ...)
+    mask: Tensor | None  # (batch, time)
+    z: Tensor  # (batch, time, k)
+    C: Tensor  # (k, k) or (batch, k, k)
+    errors: Errors
+    penalties: Penalties
+    projector: Tensor | None = None  # (k, k) on the static part, if a term needs it
+
+    @property
+    def static(self) -> Factor:
+        assert self.projector is not None, "a loss term that uses `static` is registered with needs_static=True"
+        return Factor("static", self.projector)
+
+    def encode(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return self.objective.model.encode(x, mask)
+
+    def decode(self, z: Tensor, mask: Tensor | None) -> Tensor:
+        return self.objective.model.decode(z, mask)
+
+    def swap(self, z: Tensor, donor: Tensor, factor: Factor) -> Tensor:
+        with full_precision(z):
+            return swap(z, donor, factor)
+
+    def distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
+        return self.objective.distance(a, b, mask)
 
 
 class Objective(nn.Module):
-    """`forward` takes a batch through the model once and weighs every term."""
+    """The training loss. `forward` runs a batch through the model once and computes every active loss term."""
 
     def __init__(self, model: KoopmanAutoencoder, settings: Settings) -> None:
         super().__init__()
         self.model = model
         self.settings = settings
+        self.terms: list[LossTerm] = active_terms(settings.loss)
 
-    def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> Terms:
-        """`x` (batch, time, ...) in the model's units; `mask` (batch, time) or None; every draw is `generator`'s."""
+    def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> ObjectiveOutput:
+        """The plain step's forward pass.
+
+        Args:
+            x: frames (batch, time, ...) in the model's units.
+            mask: which frames exist, (batch, time); None: all.
+            generator: of all random numbers.
+        """
         draws = GeneratorDraws(generator)
         z = self.latents(x, mask, draws)
-        operator = self.model.fit(z, mask)
+        operator = self.model.fit_operator(z, mask)
         spectral = self.spectral(operator.matrix)
-        split = self.split(operator.matrix) if self.divides else None
-        root = split.noise_root(second_moment(z, mask)) if split is not None and self.dynamic_noise else None
-        rec, pred_z, pred_x = self.errors(z, self.model.predict(z, operator), x, mask, draws, root)
-        cycle = torch.zeros_like(rec)
-        if split is not None and self.settings.loss.cycle:
-            cycle = self.cycle(z, Factor("static", split.projector), mask)
-        stat, dyn = spectral.static.to(rec), spectral.dynamic.to(rec)
-        total = self.weighed(rec, pred_z, pred_x, stat, dyn, cycle)
-        gap, radius = spectral.spectrum.extent(spectral.chosen)
-        return Terms(total, rec, pred_z, pred_x, stat, dyn, cycle, gap, radius, operator.rank.double().mean())
+        split = self.split(operator.matrix) if self.needs_split else None
+        noise_root = split.noise_root(second_moment(z, mask)) if split is not None and self.dynamic_noise else None
+        errors = self.errors(z, self.model.predict(z, operator), x, mask, draws, noise_root)
+        penalties = Penalties(spectral.static.to(errors[0]), spectral.dynamic.to(errors[0]))
+        projector = None if split is None else split.projector
+        batch = BatchForward(self, x, mask, z, operator.matrix, errors, penalties, projector)
+        terms = {term.name: term.compute(batch) for term in self.terms}
+        gap, radius = spectral.spectrum.extent(spectral.static_modes)
+        diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": operator.rank.double().mean()}
+        return ObjectiveOutput(weighted_sum(terms, self.settings.loss), terms, diagnostics)
 
     @property
     def dynamic_noise(self) -> float:
-        """How much noise there is now inside the dynamic part."""
+        """Scale of the noise in the dynamic part: 0 in evaluation mode."""
         return self.settings.model.dynamic_noise if self.training else 0.0
 
     @property
-    def divides(self) -> bool:
-        """Whether latents are divided into a static and a dynamic part, for which eigenvalues are not enough."""
-        return bool(self.settings.loss.cycle or self.dynamic_noise)
+    def needs_split(self) -> bool:
+        """Whether the static projector is needed, beyond the eigenvalues."""
+        return bool(self.dynamic_noise) or any(term.needs_static for term in self.terms)
 
     def latents(self, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
-        """What the operator is fitted on and everything is decoded from, (batch, time, k)."""
-        z = self.model.encode(self._blurred(x, draws), mask)
+        """Encoded frames (batch, time, k); in training with blurred inputs and uniform noise on the latents."""
+        z = self.model.encode(self._blur(x, draws), mask)
         amount = self.settings.model.noise
         return z + amount * draws.uniform(z.shape, z) if self.training and amount else z
 
     def errors(
         self,
         z: Tensor,
-        ahead: Tensor,
+        predicted: Tensor,
         x: Tensor,
         mask: Tensor | None,
         draws: Draws,
-        root: Tensor | None = None,
-        together: bool = False,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        noise_root: Tensor | None = None,
+        jointly: bool = False,
+    ) -> Errors:
         """Squared errors of the reconstruction, of the prediction as latents and of the prediction as frames.
 
         Args:
             z: latents, (batch, time, k).
-            ahead: the operator's prediction of frames 2 to time, (batch, time - 1, k).
-            x: the frames themselves, (batch, time, ...).
-            mask: which of them exist, (batch, time).
-            draws: where noise and dropout come from.
-            root: `Split.noise_root` of the latents (k, k), where the dynamic part gets noise.
-            together: decode both in one pass, which takes more memory and no masks for video.
+            predicted: one-step prediction of frames 2..time, (batch, time - 1, k).
+            x: frames, (batch, time, ...).
+            mask: which frames exist, (batch, time).
+            draws: random numbers of noise and dropout.
+            noise_root: `SpectralSplit.noise_root` of the latents, (k, k); None adds no noise to the dynamic part.
+            jointly: decode both in one pass, which needs more memory and, for video, no mask.
         """
-        later = None if mask is None else mask[:, :-1] & mask[:, 1:]
-        dropped = self._dropped(self._perturbed(z, root, draws), draws)
-        if together and x.ndim == 5:
+        pair_mask = None if mask is None else mask[:, :-1] & mask[:, 1:]
+        perturbed = self._drop(self._add_noise(z, noise_root, draws), draws)
+        if jointly and can_sum_errors(self.model):
             targets = x, x[:, 1:]
-            sums = self.model.square_sums([dropped, ahead], targets)
-            rec, pred_x = (total / self._over(target) for total, target in zip(sums, targets, strict=True))
-            return rec, self._distance(ahead, z[:, 1:], None), pred_x
-        if together:
-            now, then = self.model.decode_together([dropped, ahead])
+            sums = squared_error_sums(self.model, [perturbed, predicted], targets)
+            rec, pred = (total / self._divisor(target) for total, target in zip(sums, targets, strict=True))
+            return Errors(rec, self.distance(predicted, z[:, 1:], None), pred)
+        if jointly:
+            rec_x, pred_x = decode_jointly(self.model, [perturbed, predicted])
         else:
-            now, then = self.model.decode(dropped, mask), self.model.decode(ahead, later)
-        return (
-            self._distance(now, x, mask),
-            self._distance(ahead, z[:, 1:], later),
-            self._distance(then, x[:, 1:], later),
+            rec_x, pred_x = self.model.decode(perturbed, mask), self.model.decode(predicted, pair_mask)
+        return Errors(
+            self.distance(rec_x, x, mask),
+            self.distance(predicted, z[:, 1:], pair_mask),
+            self.distance(pred_x, x[:, 1:], pair_mask),
         )
 
     def spectral(self, C: Tensor) -> SpectralTerms:
+        """The static and the dynamic penalty of the operator `C`, differentiable in it."""
         return spectral_terms(C, self.settings.spectrum.static, *self.penalties, self.order)
 
-    def split(self, C: Tensor) -> Split:
-        """The static and the dynamic part of latents, a constant."""
-        return Split.of(C, self.settings.spectrum.static, self.order)
+    def split(self, C: Tensor) -> SpectralSplit:
+        """The split of latents into a static and a dynamic part under `C`, without gradient."""
+        return SpectralSplit.of(C, self.settings.spectrum.static, self.order)
 
     @property
     def penalties(self) -> tuple[Penalty, Penalty]:
-        """Of static eigenvalues, and of the others."""
-        choice = self.settings.spectrum
-        return STATIC_PENALTIES[choice.static_penalty], dynamic_penalty(choice)
+        """Of static and of dynamic eigenvalues."""
+        options = self.settings.spectrum
+        dynamic = DYNAMIC_PENALTIES[options.dynamic_penalty](options.radius, options.delta)
+        return STATIC_PENALTIES[options.static_penalty], dynamic
 
     @property
     def order(self) -> ModeOrder:
-        return ORDERS[self.settings.spectrum.order]
+        """The sort key of modes, static ones first."""
+        return MODE_ORDERS[self.settings.spectrum.order]
 
-    def cycle(self, z: Tensor, static: Factor, mask: Tensor | None) -> Tensor:
-        """Each sequence gets its neighbour's static part; decoded and encoded again, it should still have it."""
-        with full_precision(z):
-            swapped = swap(z, z.roll(1, dims=0), static)
-        both = None if mask is None else mask & mask.roll(1, dims=0)
-        again = self.model.encode(self.model.decode(swapped, both), both)
-        return self._distance(again, swapped.detach(), both)
-
-    def weighed(
-        self, rec: Weighable, pred_z: Weighable, pred_x: Weighable, stat: Weighable, dyn: Weighable, cycle: Weighable
-    ) -> Weighable:
-        """What is minimised."""
-        loss = self.settings.loss
-        return (
-            loss.rec * rec
-            + loss.pred * (pred_z + pred_x)
-            + loss.eig * (loss.stat * stat + loss.dyn * dyn)
-            + loss.cycle * cycle
-        )
-
-    def _distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
-        """Squared distance over the frames that exist: a mean over elements, or the text's sum over features."""
+    def distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
+        """Squared distance of (batch, time, ...) over the frames that exist, with `loss.reduction`."""
         squares = (a.float() - b.float() if a.dtype == torch.bfloat16 else a - b).square()
         if mask is None:
-            return squares.sum() / self._over(a)
-        return torch.where(mask, squares.flatten(2).sum(-1), 0.0).sum() / (mask.sum() * self._over(a[:1, :1]))
+            return squares.sum() / self._divisor(a)
+        return torch.where(mask, squares.flatten(2).sum(-1), 0.0).sum() / (mask.sum() * self._divisor(a[:1, :1]))
 
-    def _over(self, x: Tensor) -> int:
-        """What a sum of squares over all of `x` is divided by to be the distance."""
+    def _divisor(self, x: Tensor) -> int:
+        """The divisor of a sum of squares over `x`: its number of elements or of frames."""
         return x.numel() if self.settings.loss.reduction == "element" else x.shape[0] * x.shape[1]
 
-    def _perturbed(self, z: Tensor, root: Tensor | None, draws: Draws) -> Tensor:
-        """Latents with noise in the dynamic part; what shapes the noise is a constant."""
-        if root is None:
+    def _add_noise(self, z: Tensor, noise_root: Tensor | None, draws: Draws) -> Tensor:
+        """Latents with noise in the dynamic part; its covariance has no gradient."""
+        if noise_root is None:
             return z
         with full_precision(z):
-            return z + self.dynamic_noise * (draws.normal(z.shape, z) @ root.detach().to(z))
+            return z + self.dynamic_noise * (draws.normal(z.shape, z) @ noise_root.detach().to(z))
 
-    def _blurred(self, x: Tensor, draws: Draws) -> Tensor:
+    def _blur(self, x: Tensor, draws: Draws) -> Tensor:
         if not (self.training and self.settings.train.blur):
             return x
-        low, high = 0.1, 3.0
-        return gaussian_blur(x, low + (high - low) * draws.uniform((), x), (5, 9))
+        low, high = BLUR_SIGMAS
+        return gaussian_blur(x, low + (high - low) * draws.uniform((), x), BLUR_TAPS)
 
-    def _dropped(self, z: Tensor, draws: Draws) -> Tensor:
-        share = self.settings.model.dropout
-        if not (self.training and share):
+    def _drop(self, z: Tensor, draws: Draws) -> Tensor:
+        rate = self.settings.model.dropout
+        if not (self.training and rate):
             return z
-        # Not nn.Dropout: it draws from the global state, and every draw here belongs to the step's own generator.
-        return z * (draws.uniform(z.shape, z) >= share) / (1 - share)
-
-
-def gaussian_blur(x: Tensor, sigma: Tensor, taps: tuple[int, int]) -> Tensor:
-    """Video (batch, time, channel, height, width) blurred with an odd number of `taps` (across, down).
-
-    As two products with a band matrix: a convolution of single channels is what libraries do worst.
-    """
-    across, down = (_bell(size, count, sigma) for size, count in zip((x.shape[-1], x.shape[-2]), taps, strict=True))
-    return down @ (x @ across.mT)
-
-
-def _bell(size: int, count: int, sigma: Tensor) -> Tensor:
-    """(size, size): each row a Gaussian of `count` taps around its own place, reflected where it leaves."""
-    exponents, bands = _bands(size, count, sigma.dtype, sigma.device)
-    with full_precision(sigma):
-        return (torch.softmax(exponents / sigma.square(), 0) @ bands).reshape(size, size)
-
-
-@cache  # for all steps, and for good: a captured one reads them where they lie
-def _bands(size: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(count,) the exponent of each tap for a sigma of 1; (count, size * size) where it falls in each row, as ones."""
-    with torch.inference_mode(False):  # whoever asks first: others may need gradients through them
-        offsets = torch.arange(count) - count // 2
-        place = torch.arange(size)
-        reached = (place + offsets[:, None]).abs()  # (count, size)
-        reached = torch.where(reached < size, reached, 2 * (size - 1) - reached)
-        bands = (reached.unsqueeze(-1) == place).flatten(1)
-        return (-0.5 * offsets.square()).to(device, dtype), bands.to(device, dtype)
-
-
-def second_moment(z: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean of z_t^T z_t over the frames of `z` (batch, time, k) that exist: (k, k) in float64, a constant."""
-    z = to_float64(z.detach())
-    if mask is None:
-        frames = z.flatten(0, 1)
-        return frames.mT @ frames / len(frames)
-    mask = mask.to(z.device)
-    frames = torch.where(mask.unsqueeze(-1), z, 0.0).flatten(0, 1)  # padding may hold anything
-    return frames.mT @ frames / mask.sum()
+        # Not nn.Dropout, which draws from the global generator instead of the step's own.
+        return z * (draws.uniform(z.shape, z) >= rate) / (1 - rate)

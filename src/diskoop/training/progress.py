@@ -1,4 +1,4 @@
-"""what a person sees while it trains"""
+"""progress of training on the terminal"""
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -8,27 +8,36 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from diskoop.losses import LOSS_TERMS
+
 
 class Reporter:
-    """A live bar on a terminal, a line an epoch elsewhere. It only looks: training is the same without it."""
+    """A live progress bar on a terminal, one line per epoch elsewhere.
+
+    Example:
+        >>> import sys
+        >>> Reporter(Console(file=sys.stdout)).log("800 steps to go")
+        800 steps to go
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
 
-    def open(self, total: int, done: int, epochs: int) -> "Bar":
-        return Bar(self.console, total, done, epochs)
+    def open(self, total: int, done: int, epochs: int) -> "ProgressBar":
+        """A progress bar over `total` steps, of which `done` are done."""
+        return ProgressBar(self.console, total, done, epochs)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-class Bar:
-    """Epoch, steps and time left in one line, the loss terms and the spectrum in another."""
+class ProgressBar:
+    """A line with epoch, steps and time left, and one with the loss terms and the spectrum."""
 
     def __init__(self, console: Console, total: int, done: int, epochs: int) -> None:
         self.epochs = epochs
         self.console = console
-        self.progress = _WithTerms(
+        self.progress = _TermsProgress(
             TextColumn("epoch {task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
@@ -56,13 +65,13 @@ class Bar:
         self.progress.update(self.task, completed=done, description=f"{epoch + 1}/{self.epochs}")
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        prefix = "val." if "val.total" in row else "train."  # a run that trains on everything has nothing else
+        prefix = "val." if "val.total" in row else "train."  # no validation set
         means = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         text = f"epoch {row['epoch']}/{self.epochs}: {describe(means)} ({row['seconds']:.0f} s)"
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-class _WithTerms(Progress):
+class _TermsProgress(Progress):
     """A progress bar with a line of text below it."""
 
     terms = ""
@@ -74,6 +83,6 @@ class _WithTerms(Progress):
 
 def describe(terms: Mapping[str, float]) -> str:
     """`loss 0.412 rec 0.0121 pred 0.0134 | static 1±0.02 dynamic<0.55`."""
-    names = {"total": "loss", "rec": "rec", "pred_x": "pred", "cycle": "cycle"}
-    parts = [f"{shown} {terms[name]:.3g}" for name, shown in names.items() if terms[name]]
+    names = {"total": "loss", **{term.name: term.display_name for term in LOSS_TERMS.values() if term.display_name}}
+    parts = [f"{label} {terms[name]:.3g}" for name, label in names.items() if terms.get(name)]
     return f"{' '.join(parts)} | static 1±{terms['static_gap']:.2g} dynamic<{terms['dynamic_radius']:.2g}"

@@ -7,67 +7,78 @@ import torch
 from torch import Tensor, nn
 
 from diskoop.data.sequences import Sequences
-from diskoop.training.objective import Objective, Terms
+from diskoop.training.objective import Objective, ObjectiveOutput
 from diskoop.training.precision import autocast
 
 
 class StepOutput(NamedTuple):
-    """What became of a step."""
+    """The losses of a finished step."""
 
     terms: dict[str, float]
     norm: float  # of the gradient, before it was clipped
 
 
 class Step(Protocol):
-    """Something that takes steps, and may still be busy with the last one when it is asked for the next."""
+    """Runs training steps, possibly asynchronously."""
 
-    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> Iterable[StepOutput]:
-        """One more step, with sequences as they lie in memory; the steps that have ended since."""
+    def take(self, x: Tensor, mask: Tensor | None, lr: float, generator: torch.Generator) -> Iterable[StepOutput]:
+        """Start a step.
+
+        Args:
+            x: a batch (batch, time, ...) as stored, see `Sequences.read_batch`.
+            mask: which frames exist, (batch, time); None: all.
+            lr: the learning rate.
+            generator: of all random numbers of the step.
+
+        Returns:
+            The steps that have finished since the last call, in order.
+        """
 
     def flush(self) -> Iterable[StepOutput]:
-        """Wait for the steps that have not ended."""
+        """Wait for the steps that are still running, and return them."""
 
 
-def adam(model: nn.Module, rate: float, device: torch.device) -> torch.optim.Adam:
-    """The optimiser; on CUDA one that can be captured, whose learning rate lies on the device."""
+def adam(model: nn.Module, lr: float, device: torch.device) -> torch.optim.Adam:
+    """Adam; on CUDA a version that can be captured, with its learning rate on the device."""
     if device.type != "cuda":
-        return torch.optim.Adam(model.parameters(), lr=rate)
-    return torch.optim.Adam(model.parameters(), lr=torch.tensor(rate, device=device), fused=True, capturable=True)
+        return torch.optim.Adam(model.parameters(), lr=lr)
+    return torch.optim.Adam(model.parameters(), lr=torch.tensor(lr, device=device), fused=True, capturable=True)
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate of all parameters, in place where it is a tensor."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(lr)
         else:
-            group["lr"] = rate
+            group["lr"] = lr
 
 
 class PlainStep:
-    """Everything in its turn."""
+    """Forward pass, backward pass and optimizer step, on any device."""
 
     def __init__(self, objective: Objective, optimizer: torch.optim.Optimizer, data: Sequences) -> None:
         self.objective, self.optimizer, self.data = objective, optimizer, data
         self.weights = list(objective.parameters())
 
-    def take(self, x: Tensor, mask: Tensor | None, rate: float, generator: torch.Generator) -> list[StepOutput]:
-        set_rate(self.optimizer, rate)
+    def take(self, x: Tensor, mask: Tensor | None, lr: float, generator: torch.Generator) -> list[StepOutput]:
+        set_lr(self.optimizer, lr)
         options = self.objective.settings.train
         with autocast(options, self.weights[0].device):
-            terms: Terms = self.objective(*self.data.deliver(x, mask, self.weights[0]), generator)
+            output: ObjectiveOutput = self.objective(*self.data.move_batch(x, mask, self.weights[0]), generator)
         self.optimizer.zero_grad()
-        terms.total.backward()  # type: ignore[no-untyped-call]
-        norm = clip_gradients(self.weights, options.clip)
-        if torch.isfinite(norm + terms.total):  # else the weights stay what they were, for whoever looks into it
+        output.total.backward()  # type: ignore[no-untyped-call]
+        norm = clip_gradients(self.weights, options.grad_clip)
+        if torch.isfinite(norm + output.total):  # else the weights stay as they are, for debugging
             self.optimizer.step()
-        return [StepOutput({name: value.item() for name, value in terms._asdict().items()}, norm.item())]
+        return [StepOutput({name: value.item() for name, value in output.as_dict().items()}, norm.item())]
 
     def flush(self) -> list[StepOutput]:
         return []
 
 
 def clip_gradients(weights: Iterable[Tensor], clip: float | None) -> Tensor:
-    """Make all gradients together no longer than `clip`; how long they were."""
+    """Clip the total norm of the gradients to `clip`, and return the norm before clipping."""
     weights = [weight for weight in weights if weight.grad is not None]
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])  # type: ignore[misc]
     if clip is not None:

@@ -1,0 +1,8 @@
+"""discovery of factors in a decomposition, by several methods"""
+
+from diskoop.analysis.discovery.guided import Guided
+from diskoop.analysis.discovery.label_free import LabelFree
+from diskoop.analysis.discovery.mode_search import ModeSearch
+from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult, FactorDiscovery
+
+__all__ = ["DiscoveredFactor", "DiscoveryResult", "FactorDiscovery", "Guided", "LabelFree", "ModeSearch"]

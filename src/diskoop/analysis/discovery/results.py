@@ -1,0 +1,145 @@
+"""results of factor discovery, and the protocol of its methods"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, Literal, Protocol
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.errors import InputError, suggest
+from diskoop.numerics.factors import SPECTRAL_PARTS, Factor
+
+Array = NDArray[Any]
+# A classifier: (chunks of decoded sequences, see `Decomposition.decoded`; lengths (n,)) -> label -> (n,) codes
+Predict = Callable[[Iterator[Tensor], Array], Mapping[str, Array]]
+Progress = Callable[[Sequence[Any], str], Iterable[Any]]  # (items, description) -> the same items, with a display
+
+# A static factor, one with modes of the dynamic part, or the directions that are in no factor
+Kind = Literal["factor", "motion", "remainder"]
+
+COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
+
+
+@dataclass(frozen=True, eq=False)
+class DiscoveredFactor:
+    """A factor and its statistics."""
+
+    factor: Factor
+    dimensions: int
+    strength: float  # change of the frames when it is swapped, relative to swapping everything
+    stability: float | None = None  # from 0 to 1: overlap with the factors of resampled sequences; None: not measured
+    kind: Kind = "factor"
+    nearest: tuple[str, float] | None = None  # the factor it depends on most, and the dependence
+
+    @property
+    def name(self) -> str:
+        return self.factor.name
+
+    @property
+    def is_motion(self) -> bool:
+        return self.kind == "motion"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name and statistics, without the projector, for JSON."""
+        return {"name": self.name, **{key: value for key, value in vars(self).items() if key != "factor"}}
+
+    def row(self) -> tuple[str, ...]:
+        """Its row of a table with COLUMNS."""
+        stability = "" if self.stability is None else f"{self.stability:.2f}"
+        nearest = "" if self.nearest is None else f"{self.nearest[0]} ({self.nearest[1]:.2f})"
+        kind = {"factor": "", "motion": "moves", "remainder": "left over"}[self.kind]
+        return self.name, str(self.dimensions), f"{self.strength:.1%}", stability, kind, nearest
+
+    def rename(self, name: str) -> "DiscoveredFactor":
+        return replace(self, factor=replace(self.factor, name=name))
+
+
+@dataclass(frozen=True, eq=False)
+class DiscoveryResult:
+    """The factors that a method discovered in a set of sequences."""
+
+    factors: tuple[DiscoveredFactor, ...]
+    method: str
+    source: str  # the sequences
+    notes: tuple[str, ...] = ()  # warnings
+
+    def __repr__(self) -> str:
+        return f"DiscoveryResult({', '.join(self.names)}: {self.method}, in {self.source})"
+
+    @property
+    def names(self) -> list[str]:
+        return [factor.name for factor in self.factors]
+
+    @property
+    def without_remainder(self) -> tuple[DiscoveredFactor, ...]:
+        """All factors but the remainder."""
+        return tuple(factor for factor in self.factors if factor.kind != "remainder")
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        lines = ["".join(f"<th>{head}</th>" for head in COLUMNS)]
+        lines += ["".join(f"<td>{cell}</td>" for cell in factor.row()) for factor in self.factors]
+        rows = "".join(f"<tr>{line}</tr>" for line in lines)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><caption>{self.method}, in {escape(self.source)}</caption>{rows}</table>{notes}"
+
+    def rename(self, names: Mapping[str, str]) -> "DiscoveryResult":
+        """The same with other names, {old: new}, in factors and notes."""
+        for old in names:
+            if old not in self.names:
+                raise InputError(f"unknown factor {old!r}; {suggest(old, self.names)}")
+        new_names = [names.get(name, name) for name in self.names]
+        for name in new_names:
+            check_name(name)
+            if new_names.count(name) > 1:
+                raise InputError(f"two factors would be called {name!r}")
+        nearest = [
+            factor.nearest and (names.get(factor.nearest[0], factor.nearest[0]), factor.nearest[1])
+            for factor in self.factors
+        ]
+        pattern = re.compile("|".join(rf"\b{re.escape(old)}(?![\w-])" for old in names))
+        return replace(
+            self,
+            notes=tuple(pattern.sub(lambda match: names[match[0]], note) if names else note for note in self.notes),
+            factors=tuple(
+                replace(factor.rename(name), nearest=other)
+                for factor, name, other in zip(self.factors, new_names, nearest, strict=True)
+            ),
+        )
+
+
+def check_name(name: str) -> None:
+    """Raise an InputError unless `name` is a valid factor name, which is typed on command lines and in lists."""
+    if name in SPECTRAL_PARTS or not re.fullmatch(r"[^\W\d][\w -]*", name) or name != name.strip():
+        raise InputError(
+            f"a factor's name begins with a letter, has letters, digits, blanks, - and _, and is not "
+            f"{' or '.join(SPECTRAL_PARTS)}; got {name!r}"
+        )
+
+
+class FactorDiscovery(Protocol):
+    """A method that finds factors in a decomposition; score them on other sequences."""
+
+    def find(self, parts: Decomposition) -> DiscoveryResult: ...
+
+
+def no_progress(items: Sequence[Any], description: str) -> Iterable[Any]:
+    """No progress display."""
+    return items
+
+
+def require_labels(parts: Decomposition, names: Sequence[str]) -> list[str]:
+    """`names`, or all labels if there are none; an InputError unless they exist and are valid factor names."""
+    labels = parts.clips.labels
+    for name in names:
+        if name not in labels:
+            raise InputError(f"unknown label {name!r}; {suggest(name, labels)}")
+    if not labels:
+        raise InputError(f"{parts.clips.name} has no labels; this method of discovery needs some")
+    for name in names or labels:
+        check_name(name)  # before any work is done
+    return list(names or labels)

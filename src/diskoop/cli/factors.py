@@ -1,0 +1,90 @@
+"""the command factors"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from diskoop.cli.options import AsJson, Data, Device, Operator, RunPath, Split, print_files, require_option
+from diskoop.errors import InputError
+
+
+def factors(
+    path: RunPath,
+    method: Annotated[
+        str | None,
+        typer.Option(help="label-free; guided: by a few labelled clips; modes: the paper's search with a classifier."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="With --method label-free: how many factors, if you know.")
+    ] = None,
+    per_value: Annotated[
+        int | None, typer.Option(min=1, help="With --method guided: labelled clips for each value; by default 5.")
+    ] = None,
+    exhaustive: Annotated[
+        bool, typer.Option(help="With --method modes: try every set of modes, not only neighbours.")
+    ] = False,
+    alone: Annotated[bool, typer.Option(help="With --method modes: penalise changes of every other label.")] = False,
+    labels: Annotated[
+        str | None, typer.Option(metavar="L,L", help="With --method guided or modes: only these labels.")
+    ] = None,
+    refit: Annotated[bool, typer.Option("--refit", help="Find factors even if the run has some.")] = False,
+    rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename a factor; repeatable.")] = None,
+    score: Annotated[
+        bool,
+        typer.Option("--score", help="Match factors to labels, swap each in the test split, classify."),
+    ] = False,
+    table: Annotated[
+        Path | None, typer.Option(help="Write strengths and coefficients of every clip to this .csv or .parquet file.")
+    ] = None,
+    frames: Annotated[bool, typer.Option("--frames", help="With --table: a row for each frame.")] = False,
+    operator: Operator = "frozen",
+    embed: Annotated[
+        str | None, typer.Option(metavar="F,F", help="Draw a map of clips by these factors (t-SNE).")
+    ] = None,
+    color: Annotated[
+        str | None, typer.Option(metavar="LABEL,LABEL", help="With --embed: labels that colour faces and edges.")
+    ] = None,
+    fix: Annotated[
+        str | None, typer.Option(metavar="LABEL,LABEL", help="With --embed: only clips that agree in these labels.")
+    ] = None,
+    data: Data = None,
+    split: Split = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Find factors, name them, draw what each does; --table writes them out for every clip."""
+    from diskoop.analysis.tables import table_writer, write_table
+    from diskoop.workflows import factors as work
+    from diskoop.workflows.clips import load_clips, open_run, split_names
+
+    require_option(method in (None, "label-free"), "--method label-free", {"--count": count})
+    require_option(method == "guided", "--method guided", {"--per-value": per_value})
+    require_option(method == "modes", "--method modes", {"--exhaustive": exhaustive, "--alone": alone})
+    require_option(method in ("guided", "modes"), "--method guided or --method modes", {"--labels": labels})
+    require_option(table is not None, "--table", {"--frames": frames, "--operator": operator != "frozen"})
+    require_option(embed is not None, "--embed", {"--color": color, "--fix": fix})
+    require_option(table is not None or embed is not None, "--table or --embed", {"--data": data, "--split": split})
+    refit = refit or method is not None or count is not None
+    if rename and refit:
+        raise InputError("--rename names factors that are there; find them first, then rename them")
+    if table is not None:
+        table_writer(table)  # rejects a bad suffix before any work is done
+    config = work.DiscoveryConfig(
+        method or "label-free", count, per_value or 5, exhaustive, alone, tuple(split_names(labels or ""))
+    )
+    run, files = work.prepare_factors(open_run(path, device, factors=not refit), config, rename or [])
+    facts: dict[str, Any] = work.summarize_factors(run)
+    files += work.draw_factors(run)
+    if score:
+        scores, picture = work.score_factors(run)
+        facts |= scores
+        files.append(picture)
+    if table is not None:
+        files.append(write_table(run.decompose(load_clips(run, data, split), operator), table, frames))
+    if embed is not None:
+        facts["clusters"], picture = work.draw_embedding(run, embed, color, fix, data, split)
+        files.append(picture)
+    if not as_json:
+        work.print_factors(run, facts)
+    print_files(files, facts, as_json)

@@ -1,0 +1,59 @@
+"""what commands share: option types, checks of options, names of new files, the last lines they print"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from diskoop.errors import InputError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be read, and list them.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")]
+Data = Annotated[
+    str | None, typer.Option(help="Other clips: a set's name, a file or a folder; by default the run's own set.")
+]
+Split = Annotated[
+    str | None, typer.Option("--split", help="train, val, test or all; by default test, and all of --data.")
+]
+Operator = Annotated[str, typer.Option("--operator", help="frozen, or batch: fitted on these clips, as in the paper.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
+Out = Annotated[Path | None, typer.Option(help="A folder for the files; by default a new one in the run's.")]
+
+
+def require_option(condition: bool, needed: str, given: dict[str, Any]) -> None:
+    """Reject options that would have no effect.
+
+    Args:
+        condition: whether the option that they depend on was given.
+        needed: that option, for the message.
+        given: option -> its value; those that are false or None were not given.
+    """
+    for option, value in given.items():
+        if value and not condition:
+            raise InputError(f"{option} means nothing without {needed}")
+
+
+def print_files(files: list[Path], facts: dict[str, Any], as_json: bool) -> None:
+    """Print the files that a command wrote, or with --json all facts and the files as one object."""
+    if as_json:
+        print(json.dumps({**facts, "files": [str(file) for file in files]}))
+        return
+    sounds = [file for file in files if file.suffix == ".wav"]
+    for file in files:
+        if file.suffix != ".wav":
+            print(f"wrote {file}")
+    if sounds:
+        print(f"wrote {sounds[0]} to {sounds[-1].name}, in the order of the picture's rows")
+
+
+def print_summary(summary: dict[str, Any], as_json: bool) -> None:
+    """Print the spectrum of a trained run, or with --json its whole summary."""
+    if as_json:
+        print(json.dumps(summary))
+        return
+    gap, radius = summary["static_gap"], summary["dynamic_radius"]
+    print(f"operator fitted on {summary['fitted_on']}:")
+    print(f"{summary['static']} static eigenvalues within {gap:.3f} of 1, the others up to {radius:.3f}")

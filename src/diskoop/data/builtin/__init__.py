@@ -1,1 +1,0 @@
-"""sets drawn or computed here, nothing downloaded"""

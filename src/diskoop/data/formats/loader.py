@@ -1,0 +1,214 @@
+"""the user's own files: arrays, videos, recordings, tables -> Sequences"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diskoop.data.assembly import WindowRule, assemble
+from diskoop.data.clips import SKIP_HINT, Clip, ClipFrames, list_files, read_clips
+from diskoop.data.formats import arrays, audio, tables, videos
+from diskoop.data.labels import LABEL_FILES, Labels, csv_labels, csv_labels_in_order, encode_labels, folder_labels
+from diskoop.data.scaling import NON_FINITE, compute_statistics
+from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
+from diskoop.errors import InputError
+from diskoop.settings import DataSettings
+
+KINDS = {
+    "videos": videos.VIDEO_SUFFIXES,
+    "images": videos.IMAGE_SUFFIXES,
+    "recordings": audio.SUFFIXES,
+    "tables": tables.SUFFIXES,
+    "arrays": arrays.SUFFIXES,
+}
+
+
+WINDOW_RULES = {
+    "videos": WindowRule(longest_whole=32, window=16),
+    "images": WindowRule(longest_whole=32, window=16),
+    "recordings": WindowRule(longest_whole=1000, window=400),
+    "tables": WindowRule(longest_whole=512, window=128),
+    "arrays": WindowRule(longest_whole=512, window=128),
+}
+# By rank. Sequences in one array have been cut already; only very long ones are cut again.
+ARRAY_WINDOW_RULES = {3: WindowRule(longest_whole=2000, window=128), 5: WindowRule(longest_whole=64, window=16)}
+
+
+def load(settings: DataSettings) -> Sequences:
+    """All sequences at `settings.path`, a file or a folder of one kind."""
+    assert settings.path is not None
+    path = Path(settings.path).expanduser()
+    if not _exists(path):
+        raise InputError(f"there is no file or folder {settings.path!r}")
+    kind, files, notes = _find_files(path, settings)
+    _check_options(kind, settings)
+    if kind == "arrays" and path.is_file():
+        return _from_arrays(path, settings)
+    root = path if path.is_dir() else path.parent
+    clip_frames, units = _read_files(kind, root, path, files, settings)
+    labels, kept, label_notes = _read_labels(path, clip_frames, settings)
+    clip_frames = clip_frames.select(kept)
+    notes = [*notes, *clip_frames.notes, *label_notes, *labels.notes]
+    dataset = assemble(_title(path), clip_frames, labels, units, settings, WINDOW_RULES[kind], tuple(notes))
+    load_audio = (lambda name: audio.load_audio(root / name)) if kind == "recordings" else None
+    return replace(dataset, load_audio=load_audio)
+
+
+def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
+    """One file with an array of sequences, and perhaps arrays of labels."""
+    contents = arrays.read_arrays(path)
+    x = contents.x
+    if x.ndim == 5:
+        if settings.size is not None and x.shape[-2:] != (settings.size, settings.size):
+            x = arrays.resize_video(path, x, settings.size)
+        resizable = x.dtype == np.uint8 and x.shape[2] in (1, 3)
+        arrays.check_frame(path, x.shape[2:], "; data.size=64 crops and resizes them" if resizable else "")
+    columns, notes = _array_labels(contents)
+    lengths = _lengths(path, x, columns)
+    if settings.labels:
+        columns |= csv_labels_in_order(Path(settings.labels).expanduser(), len(x))
+    clip_frames, kept, statistics = ClipFrames.of(x, lengths), np.arange(len(x)), None
+    if x.ndim == 3 or x.dtype != np.uint8:
+        statistics = compute_statistics(clip_frames.frames, clip_frames.starts, lengths, np.ones(len(x), bool))
+        if len(bad := statistics.non_finite):
+            if not settings.skip_bad:
+                raise InputError(f"{path}: sequence {bad[0]} holds {NON_FINITE}; mend it ({SKIP_HINT})")
+            notes.append(f"left out: {len(bad)} sequences with {NON_FINITE}, the first {bad[0]}")
+            kept = np.setdiff1d(kept, bad)
+            clip_frames = replace(clip_frames, names=[f"{_title(path)} {row}" for row in range(len(x))])
+    units = arrays.pixel_units(path, x, statistics) if x.ndim == 5 else Units(features=arrays.feature_names(contents))
+    columns = {name: np.asarray(column)[kept] for name, column in columns.items()}
+    labels = encode_labels(columns, always=(settings.group,))
+    notes += labels.notes
+    rule = ARRAY_WINDOW_RULES[x.ndim]
+    return assemble(_title(path), clip_frames.select(kept), labels, units, settings, rule, tuple(notes))
+
+
+def _array_labels(contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
+    """Label columns of an array file, and notes about its arrays that are none."""
+    columns: dict[str, Any] = dict(arrays.label_columns(contents))
+    odd = {
+        name: f"has shape {given.shape}"
+        for name, given in contents.extra.items()
+        if name not in columns and not arrays.is_naming(contents, name)
+    }
+    wanted = f"one value for each of {len(contents.x)} sequences is wanted"
+    return columns, [f"{name!r} is no label: it {why}, {wanted}" for name, why in {**odd, **contents.skipped}.items()]
+
+
+def _lengths(path: Path, x: NDArray[Any], columns: dict[str, Any]) -> Indices:
+    """Valid frames of each sequence, (n,); taken out of `columns` where they are given there."""
+    count, time = x.shape[:2]
+    if "lengths" not in columns:
+        return np.full(count, time)
+    lengths = np.asarray(columns.pop("lengths")).astype(np.int64)
+    if not ((lengths >= 2) & (lengths <= time)).all():
+        raise InputError(f"{path}: the lengths should be from 2 to {time}, got {lengths.min()} to {lengths.max()}")
+    return lengths
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a name
+        return False
+
+
+def _title(path: Path) -> str:
+    return path.name or path.resolve().name
+
+
+def _find_files(path: Path, settings: DataSettings) -> tuple[str, list[Path], list[str]]:
+    """The kind of data at `path`, its files, and notes about files that are ignored."""
+    candidates = list_files(path) if path.is_dir() else [path]
+    label_file = _label_file(path, settings)
+    files = [file for file in candidates if label_file is None or file.resolve() != label_file.resolve()]
+    by_kind: dict[str, list[Path]] = {}
+    others: Counter[str] = Counter()
+    for file in files:
+        kind = next((kind for kind, suffixes in KINDS.items() if file.suffix.lower() in suffixes), None)
+        if kind is None:
+            others[file.suffix.lower() or file.name] += 1
+        else:
+            by_kind.setdefault(kind, []).append(file)
+    if len(by_kind) == 2 and "tables" in by_kind:  # with another kind a table is a list of its files
+        others.update(file.name for file in by_kind.pop("tables"))
+    if not by_kind:
+        known = ", ".join(f"{kind} ({' '.join(suffixes)})" for kind, suffixes in KINDS.items())
+        got = _counted(others) or ("nothing" if label_file is None else f"nothing but {label_file.name}")
+        raise InputError(f"{path} holds {got}, wanted {known}")
+    if len(by_kind) > 1:
+        counts = " and ".join(f"{len(files)} {kind}" for kind, files in by_kind.items())
+        raise InputError(f"{path} holds {counts}; point data.path at a folder that holds one kind")
+    kind, files = next(iter(by_kind.items()))
+    return kind, files, [f"ignored: {_counted(others)}, which are no {kind}"] if others else []
+
+
+def _counted(others: Counter[str]) -> str:
+    return ", ".join(f"{count} {suffix}" for suffix, count in others.most_common(4))
+
+
+def _read_files(
+    kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings
+) -> tuple[ClipFrames, Units]:
+    """The frames of all clips and their units; `assemble` fits the scale of a signal."""
+    size, every = settings.size or 64, settings.every
+
+    def read(list_clips: Callable[[], list[Clip]], reader: ModuleType, *options: Any) -> ClipFrames:
+        return read_clips(_title(path), files, list_clips, [reader], options, settings.skip_bad)
+
+    if kind == "tables":
+        layout = tables.first_layout(files, settings.id, settings.time, settings.skip_bad)
+        clips_in = tables.table_clips if layout.id is None else tables.long_table_clips
+        clip_frames = read(lambda: clips_in(root, files, layout), tables, vars(layout))
+        return clip_frames, Units(features=tuple(name for name in layout.features if name not in clip_frames.labels))
+    if kind == "recordings":
+        return read(lambda: audio.recording_clips(root, files), audio), Units(rate=audio.RATE)
+    if kind == "arrays":
+        clip_frames = read(lambda: arrays.array_clips(root, files), arrays)
+        if clip_frames.frames.ndim == 2:
+            return clip_frames, Units()
+        if settings.size not in (None, clip_frames.frames.shape[-1]):
+            raise InputError(
+                f"data.size = {settings.size}, but a folder of arrays is read as it is: {clip_frames.frames.shape[1:]}"
+            )
+        return clip_frames, PIXELS
+    clips_of = videos.video_clips if kind == "videos" else videos.frame_folder_clips
+    return read(lambda: clips_of(root, files, size, every), videos, kind, size, every), PIXELS
+
+
+def _check_options(kind: str, settings: DataSettings) -> None:
+    """Raise an InputError for settings of another kind; `size` is let pass, since presets of video set it."""
+    for key, kinds in (("every", ("videos", "images")), ("id", ("tables",)), ("time", ("tables",))):
+        given = getattr(settings, key)
+        if given != DataSettings.model_fields[key].default and kind not in kinds:
+            raise InputError(f"data.{key} = {given} is for {' and '.join(kinds)}, not for {kind}")
+
+
+def _label_file(path: Path, settings: DataSettings) -> Path | None:
+    """The CSV of labels: data.labels, or one in the folder with a usual name."""
+    if settings.labels is not None:
+        return Path(settings.labels).expanduser()
+    entries = sorted(path.iterdir()) if path.is_dir() else []
+    return next((entry for entry in entries if entry.name.lower() in LABEL_FILES and entry.is_file()), None)
+
+
+def _read_labels(path: Path, clip_frames: ClipFrames, settings: DataSettings) -> tuple[Labels, Indices, list[str]]:
+    """Labels from a CSV, from the files themselves and from folders; the clips that are kept; notes."""
+    label_file = _label_file(path, settings)
+    folders, notes = folder_labels(clip_frames.names)
+    columns = {**folders, **clip_frames.labels}
+    if label_file is None:
+        return encode_labels(columns, always=(settings.group,)), np.arange(len(clip_frames.names)), notes
+    csv_columns, kept, csv_notes = csv_labels(label_file, clip_frames.names, settings.skip_bad)
+    columns = {name: [column[at] for at in kept] for name, column in columns.items()}
+    # A folder that repeats a column of the CSV goes by the column's name, unless it is the split.
+    known = list(csv_columns.values())
+    others = {name: column for name, column in columns.items() if name == "split" or column not in known}
+    labels = encode_labels(others | csv_columns, always=(settings.group,))
+    return labels, np.array(kept), [*notes, f"labels from {label_file}", *csv_notes]

@@ -1,0 +1,133 @@
+"""videos and folders of images -> square RGB frames"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, ImageSequence
+
+from diskoop.data.clips import Blocks, Clip, decoding, file_clips
+from diskoop.errors import InputError, Unavailable
+
+VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+BLOCK_FRAMES = 64  # decoded at a time
+
+
+def video_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
+    """A clip for each video file, every `every`-th frame at `size` pixels."""
+    return file_clips(root, files, lambda file: _blocks(_decode(file), size, every))
+
+
+def frame_folder_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
+    """A clip for each folder of images, in natural order."""
+    folders: dict[Path, list[Path]] = {}
+    for file in files:
+        folders.setdefault(file.parent, []).append(file)
+    return [
+        Clip(
+            root.resolve().name if list(folders) == [root] else folder.relative_to(root).as_posix(),
+            str(folder),
+            lambda images=images: _blocks(map(read_image, images), size, every),  # type: ignore[misc]
+        )
+        for folder, images in folders.items()
+    ]
+
+
+def _blocks(images: Iterator[Image.Image], size: int, every: int) -> Blocks:
+    block: list[NDArray[np.uint8]] = []
+    for number, image in enumerate(images):
+        if number % every:
+            continue
+        block.append(np.moveaxis(np.asarray(crop_square(image, size)), -1, 0))
+        if len(block) == BLOCK_FRAMES:
+            yield np.stack(block)
+            block = []
+    if block:
+        yield np.stack(block)
+
+
+def crop_square(image: Image.Image, size: int) -> Image.Image:
+    """The largest centred square of an image, at `size` x `size` pixels."""
+    return image if image.size == (size, size) else ImageOps.fit(image, (size, size), Image.Resampling.LANCZOS)
+
+
+def read_image(file: Path) -> Image.Image:
+    """An image of 8 or 16 bits, or of floats from 0 to 1, as 8-bit RGB, turned as its EXIF data say."""
+    with decoding(file, "picture"), Image.open(file) as image:
+        if (count := getattr(image, "n_frames", 1)) > 1:
+            raise InputError(f"{file} holds {count} pictures; unpack it into a file for each")
+        image.load()
+        return ImageOps.exif_transpose(_to_rgb(file, image))
+
+
+def _to_rgb(file: Path, image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        values = np.asarray(image)
+        # Pillow holds the 16 bits of these formats in 32; elsewhere the value of white is unknown.
+        if image.mode == "I" and file.suffix.lower() not in (".png", ".pgm", ".ppm"):
+            raise InputError(f"{file} has 32-bit values from {values.min()} to {values.max()}; save 8 or 16 bits")
+        return _with_exif(image, (values // 257).astype(np.uint8))
+    if image.mode == "F":
+        values = np.asarray(image)
+        if not (values.min() >= 0 and values.max() <= 1):  # nor NaN
+            raise InputError(f"{file} has fractions from {values.min():.4g} to {values.max():.4g}, wanted 0 to 1")
+        return _with_exif(image, np.rint(values * 255).astype(np.uint8))
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "black"), rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def _with_exif(image: Image.Image, gray: NDArray[np.uint8]) -> Image.Image:
+    converted = Image.fromarray(gray).convert("RGB")
+    converted.info.update(image.info)
+    return converted
+
+
+def _decode(file: Path) -> Iterator[Image.Image]:
+    return _decode_gif(file) if file.suffix.lower() == ".gif" else _decode_video(file)
+
+
+def _decode_gif(file: Path) -> Iterator[Image.Image]:
+    with decoding(file, "picture"), Image.open(file) as image:
+        for frame in ImageSequence.Iterator(image):
+            yield _to_rgb(file, frame)
+
+
+def _decode_video(file: Path) -> Iterator[Image.Image]:
+    try:
+        import av
+    except ImportError:
+        raise Unavailable(f"reading {file} needs PyAV: pip install 'diskoop[video]'") from None
+    packets, seconds, frames = 0, 0.0, 0
+    with decoding(file, "video"), av.open(str(file)) as container:
+        if not container.streams.video:
+            raise InputError(f"{file} holds no moving picture; leave it out or make it again")
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        declared, duration = stream.frames, _duration(container, stream)
+        for packet in container.demux(stream):
+            packets += bool(packet.size)
+            for frame in packet.decode():
+                frames += 1
+                seconds = frame.time or 0.0
+                image: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
+                yield image.rotate(frame.rotation, expand=True) if frame.rotation else image
+    # Packets, not frames: a trimmed video has some that are not shown. A file without a count is checked by its time.
+    tail = 2 * seconds / max(frames - 1, 1)
+    if packets < declared - 1 or (not declared and frames > 1 and seconds + tail < 0.9 * duration):
+        actual = f"{packets} of {declared} frames" if declared else f"{seconds:.1f} of {duration:.1f} s"
+        raise InputError(f"{file} is cut off: it ends after {actual}; make it again")
+
+
+def _duration(container: Any, stream: Any) -> float:
+    """Declared duration of the picture in seconds, 0 if unknown: the container's own may be that of its audio."""
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    if match := re.fullmatch(r"(\d+):(\d+):([\d.]+)", stream.metadata.get("DURATION", "")):
+        return int(match[1]) * 3600 + int(match[2]) * 60 + float(match[3])
+    return float(container.duration or 0) / 1e6 if len(container.streams) == 1 else 0.0

@@ -1,0 +1,1 @@
+"""named data sets"""

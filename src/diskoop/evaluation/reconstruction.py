@@ -1,0 +1,139 @@
+"""what needs no labels: reconstruction, prediction, the spectrum, the cycle error, and what training costs"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.data.sequences import Sequences
+from diskoop.evaluation.metrics import reconstruction_error
+from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome, metric
+from diskoop.evaluation.results import Column, Key, Table, Values, single_value
+from diskoop.run import Run
+from diskoop.run_folder import read_metrics
+from diskoop.training.estimate import estimate
+from diskoop.training.objective import Objective
+
+MAX_CLIPS = 512  # sequences that are enough for errors
+
+
+def _error_tables(labels: Sequence[str], motion_label: str | None) -> list[Table]:
+    scores = [Column("factors", "factors", "count"), Column("stability", "factors", "stability", better="↑")]
+    columns = [
+        Column("reconstruction RMSE", "reconstruction", "rmse", better="↓"),
+        Column("variance explained", "reconstruction", "explained_variance", percent=True, better="↑"),
+        Column("next frame RMSE", "prediction", "rmse", better="↓"),
+        Column("holding the last", "prediction", "hold_last_rmse"),
+        Column("static eigenvalues from 1", "spectrum", "static_gap", better="↓"),
+        Column("largest dynamic", "spectrum", "dynamic_radius"),
+        Column("cycle error", "cycle", "static", better="↓"),
+    ]
+    remark = (
+        "In the data's units. The cycle error is how far the static code of a swapped, decoded and encoded sequence is "
+        "from what was put in, next to how far apart sequences are."
+    )
+    return [Table("Without labels", columns, remark), Table("Scores", scores)]
+
+
+@metric("errors", tables=_error_tables)
+def measure_errors(run: Run, context: EvalContext) -> Outcome:
+    """Reconstruction, one step ahead, the spectrum, the factors' stability, and the error of a swap and back."""
+    clips = context.config.subset(context.clips, MAX_CLIPS, 6)
+    parts, x = run.decompose(clips), clips.x
+    values: Values = {}
+
+    def add(metric: str, column: str, value: float) -> None:
+        values[Key(metric, column)] = single_value(value)
+
+    rmse = reconstruction_error(x, parts.decode(), clips.lengths)
+    spread = reconstruction_error(x, np.broadcast_to(_mean_frame(clips), x.shape), clips.lengths)
+    add("reconstruction", "rmse", rmse)
+    add("reconstruction", "explained_variance", 1 - (rmse / spread) ** 2 if spread else 1.0)
+    predicted, held = _one_step_errors(parts, x, clips.lengths)
+    add("prediction", "rmse", predicted)
+    add("prediction", "hold_last_rmse", held)
+    spectrum, static = run.spectrum()
+    gap, radius = spectrum.extent(static)
+    add("spectrum", "static_gap", float(gap))
+    add("spectrum", "dynamic_radius", float(radius))
+    # A single clip has none.
+    if parts.static_modes.any() and math.isfinite(cycle := _cycle_error(run, parts, context.config)):
+        add("cycle", "static", cycle)
+    if run.factors is not None:
+        add("factors", "count", len(run.factors.without_remainder))
+        if known := [each.stability for each in run.factors.factors if each.stability is not None]:
+            add("factors", "stability", float(np.mean(known)))
+    return Outcome(values)
+
+
+def _mean_frame(clips: Sequences) -> NDArray[np.float64]:
+    total = sum(
+        clips.frames[s : s + n].sum(0, dtype=np.float64) for s, n in zip(clips.starts, clips.lengths, strict=True)
+    )
+    mean: NDArray[np.float64] = np.asarray(total) / clips.lengths.sum()
+    return mean
+
+
+def _one_step_errors(parts: Decomposition, x: NDArray[np.generic], lengths: NDArray[np.int64]) -> tuple[float, float]:
+    """The error of one-step predictions of frames 2..time, and of holding the frame before."""
+    ahead = torch.cat([parts.z[:, :1], parts.operator.advance(parts.z[:, :-1])], 1)
+    predicted = replace(parts, z=ahead.to(parts.z)).decode()
+    return (
+        reconstruction_error(x[:, 1:], predicted[:, 1:], lengths - 1),
+        reconstruction_error(x[:, 1:], x[:, :-1], lengths - 1),
+    )
+
+
+def _cycle_error(run: Run, parts: Decomposition, config: EvalConfig) -> float:
+    """How far a swapped latent is from the encoding of its decoded frames, next to how far apart sequences are."""
+    donors = config.generator(7).permutation(len(parts))
+    swapped = parts.swap("static", donors)
+    frames = Sequences.of(swapped.decode(), lengths=swapped.lengths, units=parts.units, name="swapped sequences")
+    encoded, own = run.decompose(frames).code("static"), parts.code("static")
+    return float((encoded - swapped.code("static")).square().mean().sqrt() / (own - own.mean(0)).square().mean().sqrt())
+
+
+# --- cost
+
+
+def _cost_tables(labels: Sequence[str], motion_label: str | None) -> list[Table]:
+    columns = [
+        Column("parameters", "cost", "parameters"),
+        Column("training sequences", "cost", "sequences"),
+        Column("seconds a step", "cost", "step_seconds"),
+        Column("in training", "cost", "training_step_seconds"),
+        Column("bytes", "cost", "memory"),
+    ]
+    remark = "Weights, gradients, moments and what one step keeps for its backward pass."
+    return [Table("Resources", columns, remark)]
+
+
+@metric("cost", tables=_cost_tables, baselines=False)
+def measure_cost(run: Run, context: EvalContext) -> Outcome:
+    """Parameters, sequences, and time and memory of a training step, measured now and as it was in training."""
+    settings, train = run.settings, run.data("train")
+    weight = next(run.model.parameters())
+    batch = train.batch(np.arange(min(settings.train.batch_size, len(train))), weight)
+    objective = Objective(run.model, settings)
+
+    def loss(network: torch.nn.Module) -> Tensor:
+        total: Tensor = network(*batch, torch.Generator(weight.device).manual_seed(0)).total
+        return total
+
+    objective.train()
+    cost = estimate(objective, loss, steps=1)
+    run.model.eval()
+    rows = read_metrics(run.folder)
+    columns = {
+        "parameters": cost.parameters,
+        "sequences": len(train),
+        "step_seconds": cost.seconds,
+        "training_step_seconds": sum(row["seconds"] for row in rows) / rows[-1]["step"],
+        "memory": cost.bytes,
+    }
+    return Outcome({Key("cost", name): single_value(value) for name, value in columns.items()})

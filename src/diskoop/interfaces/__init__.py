@@ -1,1 +1,0 @@
-"""how people reach it"""

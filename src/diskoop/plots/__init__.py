@@ -1,0 +1,1 @@
+"""figures of arrays and records that were computed elsewhere"""

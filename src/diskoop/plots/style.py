@@ -1,0 +1,53 @@
+"""colours of all plots, text that fits, and figures as files"""
+
+import io
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diskoop.errors import InputError
+from diskoop.storage import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TEXT_COLOR, BACKGROUND, STATIC_COLOR, DYNAMIC_COLOR = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
+FONT_SIZE, TITLE_SIZE = 8, 12  # points
+FIGURE_SUFFIXES = (".png", ".jpg", ".webp", ".svg", ".pdf")
+
+
+def save_figure(figure: "Figure", path: str | Path) -> Path:
+    """Write a figure to `path`, in the format that its suffix names (one of FIGURE_SUFFIXES)."""
+    path = Path(path)
+    if path.suffix not in FIGURE_SUFFIXES:
+        raise InputError(f"expected a picture's name ending in {', '.join(FIGURE_SUFFIXES)}, got {str(path)!r}")
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, dpi=150, facecolor=BACKGROUND, format=path.suffix.removeprefix("."))
+    return path
+
+
+def figure_bytes(figure: "Figure") -> bytes:
+    """A figure as PNG, for notebooks."""
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=110, facecolor=BACKGROUND, format="png")
+    return stream.getvalue()
+
+
+def text_width(text: str, size: float = FONT_SIZE) -> float:
+    """Width of the longest line in inches, with a small margin because screen and print metrics differ."""
+    from matplotlib.textpath import TextPath
+
+    # A dollar sign would begin a formula; an S is as wide.
+    lines = text.replace("$", "S").splitlines()
+    return max(
+        [0.0, *(float(TextPath((0, 0), line, size=size).get_extents().width) / 70 for line in lines if line.strip())]
+    )
+
+
+def wrap_text(text: str, inches: float) -> str:
+    """Break lines that are wider than `inches` at FONT_SIZE."""
+    lines = []
+    for line in text.splitlines():
+        width = text_width(line)
+        lines += [line] if width <= inches else textwrap.wrap(line, max(int(len(line) * inches / width) - 1, 6))
+    return "\n".join(lines)

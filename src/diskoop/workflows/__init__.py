@@ -1,0 +1,1 @@
+"""what each command does, callable from Python"""

@@ -1,0 +1,100 @@
+"""the run and the clips that a command works on: splits, other data, pairs"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from diskoop.analysis.decomposition import FactorLike
+from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like
+from diskoop.errors import InputError, suggest
+from diskoop.run import Run, load
+from diskoop.workflows.console import print_note
+
+Pair = tuple[int, int]  # (receiver, donor): the clip that changes, and the clip its new factors come from
+
+
+def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
+    """Load a run; `auto` puts it on the GPU where there is one."""
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    return load(path, automatic if device == "auto" else device, factors=factors)
+
+
+def load_clips(run: Run, data: str | None = None, split: str | None = None) -> Sequences:
+    """Load the clips that a command works on.
+
+    Args:
+        run: gives the settings that other data are read with.
+        data: a set's name, a file or a folder; None is the run's own set.
+        split: train, val, test or all; None is `test` of the run's own set and `all` of other data.
+    """
+    if split is not None and split not in SPLITS:
+        raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
+    if data is not None:
+        return open_data(settings_like(run.settings.data, data)).split(split or "all")
+    dataset = open_data(run.settings.data)
+    if split is None and dataset.split_size("test") < 2:
+        print_note(f"{dataset.name} has fewer than two test clips; all {len(dataset)} are used, trained on or not")
+        return dataset
+    return load_split(run.settings.data, split or "test", dataset)
+
+
+def parse_pairs(clips: Sequences, texts: Sequence[str], count: int, seed: int) -> list[Pair]:
+    """Parse pairs such as `3:17` or `walk.mp4:run.mp4`.
+
+    Args:
+        clips: the clips that numbers and names refer to.
+        texts: RECEIVER:DONOR each.
+        count: how many pairs to draw where `texts` is empty.
+        seed: of that draw.
+    """
+    if len(clips) < 2:
+        raise InputError(f"a swap needs two clips at least, got {len(clips)}")
+    pairs = []
+    for text in texts:
+        receiver, colon, donor = text.rpartition(":")
+        if not (colon and receiver and donor):
+            raise InputError(f"expected a pair as A:B, such as 3:17, got {text!r}")
+        pairs.append((find_clip(clips, receiver), find_clip(clips, donor)))
+    if not pairs:
+        drawn = draw_indices(len(clips), 2 * count, seed)
+        pairs = [(int(a), int(b)) for a, b in zip(drawn[::2], drawn[1::2], strict=False)]
+    return pairs
+
+
+def find_clip(clips: Sequences, text: str) -> int:
+    """Index of a clip by its name (a file's also without its suffix) or, if no clip is called so, its number."""
+    names = [clips.clip_name(i) for i in range(len(clips))]
+    if text not in names and text in (stems := [Path(name).stem for name in names]):
+        names = stems
+    if names.count(text) > 1:
+        first, last = names.index(text), len(names) - 1 - names[::-1].index(text)
+        raise InputError(f"{text!r} has {names.count(text)} windows, from {first} to {last}; name one by its number")
+    if text in names:
+        return names.index(text)
+    if not text.isdecimal():
+        near = get_close_matches(text, names, 3) or names[:3]
+        raise InputError(
+            f"unknown clip {text!r}; give a number from 0 to {len(clips) - 1}, or a name like {', '.join(near)}"
+        )
+    if int(text) >= len(clips):
+        raise InputError(f"expected a clip from 0 to {len(clips) - 1}, got {text}")
+    return int(text)
+
+
+def draw_indices(total: int, count: int, seed: int) -> NDArray[np.int64]:
+    """`count` different indices below `total`, or all of them if there are fewer."""
+    return np.random.Generator(np.random.PCG64(seed)).permutation(total)[:count]
+
+
+def split_names(text: str) -> list[str]:
+    """`"hair, skin"` -> `["hair", "skin"]`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_factor(texts: Sequence[str]) -> FactorLike:
+    """Names of factors, or mode indices where all texts are numbers."""
+    return [int(text) for text in texts] if all(text.isdecimal() for text in texts) else list(texts)

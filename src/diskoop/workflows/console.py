@@ -1,0 +1,51 @@
+"""what commands print: progress bars, notes and tables"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+TABLE_WIDTH = 160  # columns, where the output is a file
+
+Justify = Literal["left", "right"]
+
+
+def output_console() -> Console:
+    """The console on stdout, wide enough for any table where it is no terminal."""
+    console = Console(soft_wrap=True)
+    return console if console.is_terminal else Console(soft_wrap=True, width=TABLE_WIDTH)
+
+
+def show_progress(items: Sequence[Any], description: str) -> Iterable[Any]:
+    """Iterate over `items` with a progress bar on stderr, if that is a terminal."""
+    console = Console(stderr=True)
+    return track(items, description, console=console, transient=True, disable=not console.is_terminal)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    console = output_console()
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
+def print_note(text: str) -> None:
+    """Print a note on stderr, so that stdout holds results alone."""
+    Console(stderr=True).print(f"note: {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_table(title: str, columns: Mapping[str, Justify], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of text below a title.
+
+    Args:
+        title: printed above the table.
+        columns: heading -> how its cells are aligned.
+        rows: a text for each column.
+    """
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for heading, justify in columns.items():
+        table.add_column(heading, justify=justify, no_wrap=justify == "right")
+    for row in rows:
+        table.add_row(*row)
+    output_console().print(table, highlight=False)

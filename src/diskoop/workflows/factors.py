@@ -1,0 +1,268 @@
+"""factors of a run: find, save, score, draw and map them"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diskoop.analysis import embedding
+from diskoop.analysis.discovery.guided import Guided
+from diskoop.analysis.discovery.label_free import LabelFree
+from diskoop.analysis.discovery.mode_search import ModeSearch, accuracy_difference, label_accuracy
+from diskoop.analysis.discovery.results import COLUMNS, DiscoveryResult
+from diskoop.analysis.embedding import ClusterScore, cluster_score, require_label, select_fixed
+from diskoop.analysis.sheets import factor_sheet
+from diskoop.data import open_data
+from diskoop.errors import InputError, suggest
+from diskoop.evaluation.classifiers import Classifier, load_or_train_classifier
+from diskoop.evaluation.swaps import SwapMatrices, describe_matches, match_factors, strongest_factors, swap_matrices
+from diskoop.plots.scores import embedding_figure, matrix_figure
+from diskoop.plots.sheets import sheet_figure
+from diskoop.plots.spectra import gap_figure, spectrum_figure
+from diskoop.plots.style import save_figure
+from diskoop.run import Run
+from diskoop.storage import atomic_write
+from diskoop.workflows.clips import draw_indices, load_clips, parse_factor, split_names
+from diskoop.workflows.console import Justify, print_lines, print_table, show_progress
+
+METHODS = ("label-free", "guided", "modes")
+SEARCH_BATCH = 256  # the paper's, for its search among modes
+NUM_DONORS = 5  # shown for each factor
+MAX_EMBEDDED = 1500  # clips on a map; more take minutes and hide each other
+
+
+@dataclass(frozen=True)
+class DiscoveryConfig:
+    """How to find factors."""
+
+    method: str = "label-free"  # one of METHODS
+    count: int | None = None  # label-free: how many factors; None lets the data decide
+    per_value: int = 5  # guided: labelled clips for each value
+    exhaustive: bool = False  # modes: every set of modes, not only neighbours
+    alone: bool = False  # modes: penalise changes of every other label
+    labels: tuple[str, ...] = ()  # guided and modes: only these; none means all
+
+
+def find_factors(run: Run, config: DiscoveryConfig) -> DiscoveryResult:
+    """Find factors in the training split; the paper's search uses a batch of it and that batch's own operator."""
+    if config.method not in METHODS:
+        raise InputError(f"unknown method {config.method!r}; {suggest(config.method, METHODS)}")
+    if config.method == "label-free":
+        return run.find_factors(method=LabelFree(count=config.count, progress=show_progress))
+    if config.method == "guided":
+        return run.find_factors(method=Guided(config.labels, config.per_value))
+    classifier, train = load_classifier(run), run.data("train")
+    batch = run.decompose(train.select(np.sort(draw_indices(len(train), SEARCH_BATCH, 0))), operator="batch")
+    labels = config.labels or classifier.labels
+    score = accuracy_difference if config.alone else label_accuracy
+    result = ModeSearch(classifier.predict, labels, score, config.exhaustive, progress=show_progress).find(batch)
+    return replace(result, notes=(*result.notes, classifier.describe()))
+
+
+def prepare_factors(run: Run, config: DiscoveryConfig, renames: Sequence[str] = ()) -> tuple[Run, list[Path]]:
+    """The run with factors: renamed, those it has, or new ones.
+
+    Args:
+        run: a run with factors, or one loaded without them, for which they are found.
+        config: how to find them.
+        renames: OLD=NEW each.
+
+    Returns:
+        The run, and the file that keeps the factors that new ones replaced, if there were any.
+    """
+    if renames:
+        return run.rename_factors(dict(map(_parse_rename, renames))), []
+    return (run, []) if run.factors is not None else replace_factors(run, find_factors(run, config))
+
+
+def replace_factors(run: Run, result: DiscoveryResult) -> tuple[Run, list[Path]]:
+    """Save factors; the previous ones, which a user may have named, are kept as factors-before.json."""
+    backups = []
+    if run.folder.factors.exists():
+        backups = [run.folder.path / "factors-before.json"]
+        with atomic_write(backups[0]) as temporary:
+            temporary.write_bytes(run.folder.factors.read_bytes())  # damaged or not
+    return run.save_factors(result), backups
+
+
+def _parse_rename(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not (equals and old and new):
+        raise InputError(f"expected --rename OLD=NEW, got {text!r}")
+    return old, new
+
+
+def summarize_factors(run: Run) -> dict[str, Any]:
+    """A run's factors as a JSON object."""
+    result = run.require_factors()
+    return {
+        "method": result.method,
+        "source": result.source,
+        "notes": list(result.notes),
+        "factors": [factor.as_dict() for factor in result.factors],
+    }
+
+
+def print_factors(run: Run, facts: dict[str, Any]) -> None:
+    """Print what `summarize_factors`, `score_factors` and `draw_embedding` returned."""
+    result = run.require_factors()
+    numbers = ("dimensions", "strength", "stability")
+    columns: dict[str, Justify] = {name: "right" if name in numbers else "left" for name in COLUMNS}
+    rows = [factor.row() for factor in result.factors]
+    print_table(f"factors: {result.method}, in {result.source}", columns, rows)
+    print_lines(f"note: {note}" for note in result.notes)
+    if "score" in facts:
+        _print_score(facts)
+    if "clusters" in facts:
+        print_lines([f"map: {ClusterScore(**facts['clusters'])}"])
+
+
+def _print_score(facts: dict[str, Any]) -> None:
+    print_lines([facts["classifier"], *describe_matches(facts["matched"])])
+    titles = {
+        "matrix": "the swapped label, and how often each label then shows the donor's value",
+        "kept_matrix": "the swapped label, and how often each label still shows its own value",
+    }
+    columns: dict[str, Justify] = {"swapped": "left", **dict.fromkeys(facts["matched"], "right")}
+    for key, title in titles.items():
+        rows = [[label, *_format_fractions(row)] for label, row in zip(facts["matched"], facts[key], strict=True)]
+        print_table(title, columns, [*rows, ["chance", *_format_fractions(facts["chance"])]])
+    alone = facts["single"]
+    print_lines(
+        [
+            score_text(facts["score"], facts["kept"], facts["floor"]),
+            f"with one factor a label: {score_text(alone['score'], alone['kept'])}",
+        ]
+    )
+
+
+def _format_fractions(fractions: Iterable[float | None]) -> list[str]:
+    return ["" if fraction is None else f"{fraction:.3f}" for fraction in fractions]
+
+
+def score_text(score: float, kept: float | None, floor: float | None = None) -> str:
+    """`score 0.871, kept 0.990, floor 0.578`, without those that are None or NaN."""
+    figures = {"score": score, "kept": kept, "floor": floor}
+    return ", ".join(
+        f"{name} {value:.3f}" for name, value in figures.items() if value is not None and not np.isnan(value)
+    )
+
+
+def load_classifier(run: Run) -> Classifier:
+    """The classifier of the run's own data, trained once and kept in the cache."""
+    device = next(run.model.parameters()).device
+    return load_or_train_classifier(open_data(run.settings.data), run.settings.data, str(device))
+
+
+def score_factors(run: Run) -> tuple[dict[str, Any], Path]:
+    """Match factors to labels in the training split, swap each in the test split, and classify the results.
+
+    Returns:
+        The scores as a JSON object, with all factors of a label joined and, as `single`, with one factor a label;
+        and the picture of the matrices.
+    """
+    classifier = load_classifier(run)
+    accuracy = classifier.check_accuracy(run.settings.data)
+    matched = match_factors(run, run.data("train"), classifier)
+    joined, alone = swap_matrices(
+        run.decompose(run.data("test")), [matched, strongest_factors(matched)], classifier.predict
+    )
+    chance = [1 / count for count in joined.classes]
+    facts = {
+        "classifier": f"{classifier.describe()}; {accuracy}",
+        **_matrix_facts(joined),
+        "chance": chance,
+        "floor": joined.chance_score,
+        "single": _matrix_facts(alone),
+    }
+    title = score_text(joined.score, joined.kept, joined.chance_score)
+    path = run.folder.path / "matrix.png"
+    return facts, draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)
+
+
+def _matrix_facts(result: SwapMatrices) -> dict[str, Any]:
+    """As JSON, which has no NaN."""
+    return {
+        "matched": {label: list(names) for label, names in result.matched.items()},
+        "matrix": result.matrix.tolist(),
+        "kept_matrix": [
+            [None if np.isnan(fraction) else fraction for fraction in row] for row in result.kept_matrix.tolist()
+        ],
+        "score": result.score,
+        "kept": None if np.isnan(result.kept) else result.kept,
+    }
+
+
+def draw_matrix(
+    path: Path,
+    labels: Sequence[str],
+    matrix: NDArray[Any],
+    kept: NDArray[Any],
+    chance: Sequence[float],
+    title: str,
+    classifier: Classifier,
+) -> Path:
+    """Draw the two multifactor matrices side by side.
+
+    Args:
+        path: the picture.
+        labels: of rows (swapped) and columns (classified).
+        matrix: fractions that show the donor's value, (labels, labels).
+        kept: fractions that still show their own value, (labels, labels).
+        chance: fraction that guessing gets right, for each label.
+        title: above both.
+        classifier: named below them.
+    """
+    return save_figure(matrix_figure(matrix, labels, labels, title, chance, classifier.describe(), kept), path)
+
+
+def draw_factors(run: Run) -> list[Path]:
+    """Draw what each factor does, the spectrum, and the gap that helps to choose spectrum.static."""
+    result = run.require_factors()
+    clips = load_clips(run)
+    if len(clips) < 2:
+        raise InputError(f"a picture of what factors do needs two clips at least, {clips.name} has {len(clips)}")
+    parts = run.decompose(clips.select(draw_indices(len(clips), NUM_DONORS + 1, 0)))
+    captions = {each.name: f"{each.dimensions}-dimensional, strength {each.strength:.0%}" for each in result.factors}
+    sheet = factor_sheet(parts, result.names, 0, list(range(1, len(parts))), captions)
+    spectrum, static = run.spectrum()
+    figures = {
+        "factors": sheet_figure(sheet),
+        "spectrum": spectrum_figure(spectrum, static, run.settings.spectrum.radius),
+        "gap": gap_figure(spectrum, static),
+    }
+    return [save_figure(figure, run.folder.path / f"{name}.png") for name, figure in figures.items()]
+
+
+def draw_embedding(
+    run: Run, names: str, color: str | None, fix: str | None, data: str | None = None, split: str | None = None
+) -> tuple[dict[str, Any], Path]:
+    """Draw a map of clips by some factors.
+
+    Args:
+        run: with those factors.
+        names: factors, or mode numbers, separated by commas.
+        color: the labels that colour faces and edges; None is the first two.
+        fix: labels that all clips on the map have in common; clips then come from all splits.
+        data: other clips than the run's own.
+        split: other clips than the test split.
+
+    Returns:
+        How well the map clusters, and the picture.
+    """
+    clips = load_clips(run, data, split or ("all" if fix else None))
+    if fix:
+        clips = select_fixed(clips, split_names(fix))
+    if not clips.labels:
+        raise InputError(f"{clips.name} has no labels to colour a map by")
+    clips = clips.select(np.sort(draw_indices(len(clips), MAX_EMBEDDED, 0)))
+    face, edge = [*split_names(color or ""), *clips.labels, *clips.labels][:2]
+    parts, factor = run.decompose(clips), parse_factor(split_names(names))
+    codes = [require_label(clips, label) for label in (face, edge)]
+    points = embedding.embed(parts.code(factor))
+    score = cluster_score(points, *codes)
+    figure = embedding_figure(points, clips, face, edge, score, parts.factor(factor).name)
+    return asdict(score), save_figure(figure, run.folder.path / "embedding.png")

@@ -1,0 +1,156 @@
+"""Sheets hold the right sequences under the right captions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.editing import swap_combinations, swap_cumulatively, swap_incrementally
+from diskoop.analysis.sheets import (
+    Sheet,
+    ablation,
+    all_combinations,
+    factor_sheet,
+    factorial_swap,
+    generation,
+    incremental_swap,
+    two_factor_swaps,
+)
+from diskoop.data.sequences import Sequences
+from diskoop.data.sets.oscillators import truth
+from diskoop.errors import InputError
+from diskoop.numerics import by_distance
+from tests.helpers.decompositions import oscillators_as
+
+KNOWN = truth("oscillators").projectors
+
+
+@pytest.fixture
+def parts() -> Decomposition:
+    return oscillators_as("series")
+
+
+@pytest.fixture
+def video() -> Decomposition:
+    return oscillators_as("video")
+
+
+def holds(sheet: Sheet, expected: Sequence[NDArray[Any]]) -> bool:
+    return all(np.allclose(cell.x, x, atol=1e-9) for cell, x in zip(sheet.cells, expected, strict=True))
+
+
+def captions(sheet: Sheet) -> list[str]:
+    return [cell.caption for cell in sheet.cells]
+
+
+def test_two_factor_swaps_hold_both_parts_of_each_pair(parts: Decomposition) -> None:
+    sheet = two_factor_swaps(parts, [(0, 1), (5, 2)])
+    expected = []
+    for source, target in ((0, 1), (5, 2)):
+        static, dynamic = (parts.swap(what, {source: target}).z[source].numpy() for what in ("static", "dynamic"))
+        expected += [parts.z[source].numpy(), parts.z[target].numpy(), static, dynamic]
+    assert holds(sheet, expected)
+    assert [len(row) for row in sheet.rows] == [2, 2, 0, 2, 2]
+    assert [cell.part for cell in sheet.cells[4:]] == [None, None, "static", "dynamic"]
+    assert captions(sheet)[4:] == [
+        f"source: {parts.clips.label_text(5)}",
+        f"target: {parts.clips.label_text(2)}",
+        "source with the target's static part",
+        "source with the target's dynamic part",
+    ]
+
+
+def test_factorial_swaps_have_a_row_for_each_order(parts: Decomposition) -> None:
+    orders = [["level", "mark"], ["mark", "level", "slow"]]
+    sheet = factorial_swap(parts, 0, 1, orders)
+    assert holds(sheet, [x for order in orders for _, x in swap_cumulatively(parts, 0, 1, order).rows()])
+    assert captions(sheet) == [
+        *("source", "+ level", "+ mark", "target"),
+        *("source", "+ mark", "+ level", "+ slow", "target"),
+    ]
+
+
+def test_stages_of_video_are_middle_frames(video: Decomposition) -> None:
+    sheet = factorial_swap(video, 0, 1, [["level", "mark"]])
+    assert holds(sheet, [x[12:13] for _, x in swap_cumulatively(video, 0, 1, ["level", "mark"]).rows()])
+
+
+def test_all_combinations_have_a_row_each(video: Decomposition) -> None:
+    names = ["level", "mark", "slow", "fade"]
+    sheet, stages = all_combinations(video, 0, 1, names), swap_combinations(video, 0, 1, names)
+    assert holds(sheet, [x for _, x in stages.rows()])
+    assert tuple(sheet.row_headings) == stages.captions
+    assert len(sheet.rows) == 17
+
+
+def test_incremental_swaps_have_a_column_for_each_pair(parts: Decomposition) -> None:
+    sheet = incremental_swap(parts, [(0, 1), (2, 3)], "dynamic", (1, None))
+    left, right = (swap_incrementally(parts, *pair, "dynamic", (1, None)).rows() for pair in ((0, 1), (2, 3)))
+    assert holds(sheet, [x for (_, a), (_, b) in zip(left, right, strict=True) for x in (a, b)])
+    assert list(sheet.row_headings) == ["source", "1 of 5 dynamic modes", "all 5 dynamic modes", "target"]
+    assert sheet.column_headings[0] == f"{parts.clips.label_text(0)}\n→ {parts.clips.label_text(1)}"
+
+
+def test_generation_holds_the_sources_and_their_samples(parts: Decomposition) -> None:
+    sheet = generation(parts, "static", torch.Generator().manual_seed(1), count=3)
+    sampled = parts.sample("static", torch.Generator().manual_seed(1)).z.numpy()
+    assert holds(sheet, [x for i in range(3) for x in (parts.z[i].numpy(), sampled[i])])
+    assert sheet.column_headings == ["source", "static sampled, the rest kept"]
+    with pytest.raises(InputError, match="expected a count from 1 to 40, the sequences there are, got 41"):
+        generation(parts, "static", torch.Generator(), count=41)
+
+
+def test_a_factor_sheet_swaps_each_factor_of_each_donor(parts: Decomposition) -> None:
+    sheet = factor_sheet(parts, ["level", "fast"], 4, [7, 9], {"fast": "a quick turn"})
+    swapped = {(name, i): parts.swap(name, {4: i}).z[4] for name in ("level", "fast") for i in (7, 9)}
+    rows = [[parts.z[4], swapped[name, 7], swapped[name, 9]] for name in ("level", "fast")]
+    assert holds(sheet, [x.numpy() for x in (parts.z[7], parts.z[9], *rows[0], *rows[1])])
+    assert sheet.rows[0][0] is None
+    assert sheet.row_headings == ["", "level", "fast\na quick turn"]
+    assert captions(sheet) == ["donor", "donor", "source", "", "", "", "", ""]
+
+
+def test_the_ablation_has_a_row_for_each_model(parts: Decomposition) -> None:
+    models = {
+        name: Decomposition.of(parts.model, parts.operator, parts.clips, parts.z, static, by_distance)
+        for name, static in (("three", 3), ("four", 4))
+    }
+    sheet = ablation(models, 6, 11)
+    x = parts.z.numpy()
+    level_mark, fade = KNOWN["level"] + KNOWN["mark"], KNOWN["fade"]  # the fourth mode is what fades
+    expected = [x[6], x[11]]
+    for static in (level_mark, level_mark + fade):
+        expected += [x[6] + (x[11] - x[6]) @ static, x[11] + (x[6] - x[11]) @ static]
+    assert all(np.allclose(cell.x, y, atol=1e-8) for cell, y in zip(sheet.cells, expected, strict=True))
+    assert sheet.row_headings == ["", "", "three", "four"]
+    assert captions(sheet)[:2] == ["source", "target"]
+    with pytest.raises(InputError, match="expected decompositions by name, got none"):
+        ablation({}, 0, 1)
+
+
+def test_an_ablation_begins_with_the_clips_themselves_without_padding(video: Decomposition) -> None:
+    """Not decoded: here they are black, whatever their latents."""
+    lengths = np.where(np.arange(40) == 1, 10, 24)
+    clips = Sequences.of(video.clips.x, lengths=lengths)
+    mask = torch.arange(24) < torch.from_numpy(lengths)[:, None]
+    padded = Decomposition.of(video.model, video.operator, clips, video.z, 3, by_distance, mask)
+    source, target, *swapped = ablation({"one": padded}, 0, 1).cells
+    assert not source.x.any()
+    assert not target.x.any()
+    assert (len(source.x), len(target.x)) == (24, 10)
+    assert all(cell.x.any() and len(cell.x) == 10 for cell in swapped)
+
+
+def test_empty_requests_are_named(parts: Decomposition) -> None:
+    with pytest.raises(InputError, match=r"expected pairs \(source, target\), got none"):
+        two_factor_swaps(parts, [])
+    with pytest.raises(InputError, match=r"expected pairs \(source, target\), got none"):
+        incremental_swap(parts, [], "static", (1,))
+    with pytest.raises(InputError, match="expected orders of factors"):
+        factorial_swap(parts, 0, 1, [])
+    with pytest.raises(InputError, match=r"expected factors and donors, got \['level'\] and \[\]"):
+        factor_sheet(parts, ["level"], 0, [])

@@ -1,0 +1,95 @@
+"""`diskoop train`: settings, fine-tuning, signals and damaged checkpoints."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from diskoop.settings import Settings
+from tests.helpers.cli import TINY_OVERRIDES, answer, diskoop, start, wait_for
+
+EPOCHS = 12  # long enough for a signal to arrive before the end
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+
+
+def test_settings_are_shown_and_can_be_given_back(tmp_path: Path) -> None:
+    shown = diskoop("train", "-c", "demo", "model.k=30", "--settings", cwd=tmp_path).stdout
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert Settings.load(tmp_path / "mine.yaml") == Settings.load("demo").replaced({"model": {"k": 30}})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_train_then_fine_tune(tmp_path: Path) -> None:
+    result = diskoop("train", *TINY_OVERRIDES, "train.epochs=1", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "steps to go: 0.00" in result.stderr  # the estimate
+    assert "epoch 1/1: loss" in result.stderr
+    assert re.search(r"[34] static eigenvalues within \d\.\d+ of 1, the others up to \d\.\d+\n", result.stdout)
+    facts = answer("train", "--from", "runs/oscillators-1", "train.lr=1e-4", cwd=tmp_path)
+    assert facts["folder"] == str(Path("runs/oscillators-2"))
+    tuned = (tmp_path / "runs" / "oscillators-2" / "settings.yaml").read_text()
+    assert "lr: 0.0001" in tuned
+    assert "k: 10" in tuned  # the rest is the first run's
+    result = diskoop("train", "--from", "runs/oscillators-1", "model.k=12", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "does not fit this model" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    result = diskoop("train", *TINY_OVERRIDES, f"train.epochs={EPOCHS}", "--out", "run", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder / "run"
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(
+    number: signal.Signals, uninterrupted: Path, tmp_path: Path
+) -> None:
+    process = start("train", *TINY_OVERRIDES, f"train.epochs={EPOCHS}", "--out", "stopped", cwd=tmp_path)
+    metrics = tmp_path / "stopped" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2, process)
+    os.kill(process.pid, number)
+    message = process.communicate(timeout=60)[1]
+    assert not (tmp_path / "stopped" / "model.safetensors").exists(), "it ended before the signal came"
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 1
+        assert "diskoop train --resume stopped goes on from there" in message
+        assert "Traceback" not in message
+    resumed = diskoop("train", "--resume", "stopped", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("model.safetensors", "operator.safetensors"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (uninterrupted / name).read_bytes()
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals, tmp_path: Path) -> None:
+    process = start("train", "data.size=32", "--out", "run", cwd=tmp_path, DISKOOP_CACHE=str(tmp_path / "cache"))
+    wait_for(lambda: any((tmp_path / "cache").glob(".puppets*")), process)  # while it draws the set
+    os.kill(process.pid, number)
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "diskoop: stopped" in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "run").exists()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:
+    assert diskoop("train", *TINY_OVERRIDES, "train.epochs=1", "--out", "run", cwd=tmp_path).returncode == 0
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 4
+    checkpoint.write_bytes(content)
+    result = diskoop("train", "--resume", "run", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "is damaged" in result.stderr
+    assert checkpoint.read_bytes() == content

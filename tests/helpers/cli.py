@@ -1,0 +1,73 @@
+"""The command line called in this process, or started as one of its own where only that proves something."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diskoop.cli.app import main
+
+TINY_OVERRIDES = [
+    "data.name=oscillators", "data.limit=200", "model.k=10", "model.h=12", "spectrum.static=3", "spectrum.radius=0.9",
+    "loss.cycle=0.5", "train.batch_size=20", "train.save_every=7",
+]  # fmt: skip
+
+
+class Result(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def diskoop(*words: str, cwd: Path) -> Result:
+    """Run `diskoop WORDS` in the folder `cwd`, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    argv, handler, code = sys.argv, signal.getsignal(signal.SIGTERM), 0
+    sys.argv = ["diskoop", *words]
+    try:
+        with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.argv = argv
+        signal.signal(signal.SIGTERM, handler)
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def answer(*words: str, cwd: Path) -> dict[str, Any]:
+    """The JSON object that a command ends with."""
+    result = diskoop(*words, "--json", cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    facts: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return facts
+
+
+def start(*words: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start a process that handles Ctrl-C, even where this one ignores it, as background jobs of a shell do."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "diskoop", *words],
+        cwd=cwd,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until `condition` holds; the process must not end before."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

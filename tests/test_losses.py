@@ -1,0 +1,107 @@
+"""One registry of loss terms, read by settings, by both steps, by metrics and by the progress line."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop.data import open_data
+from diskoop.kernels import accelerate
+from diskoop.losses import LOSS_TERMS, LOSS_WEIGHTS, Forward, active_terms, loss_term, loss_weight, weighted_sum
+from diskoop.models.autoencoder import build_model
+from diskoop.settings import LossSettings, Settings
+from diskoop.training.cuda_graph import CapturedStep
+from diskoop.training.objective import Objective
+from diskoop.training.progress import describe
+from diskoop.training.step import PlainStep, StepOutput, adam
+
+SIGNAL = Settings.of(
+    {
+        "data": {"name": "oscillators"},
+        "model": {"k": 8, "h": 9, "ridge": 1e-6},
+        "spectrum": {"static": 3},
+        "train": {"batch_size": 10, "precision": "64", "device": "cpu"},
+    }
+)
+
+
+@pytest.fixture
+def smoothness() -> Iterator[None]:
+    """A term of one's own, weighed by loss.cycle: latents that differ from frame to frame."""
+
+    @loss_term("smooth", weight="cycle", needs_static=True, display_name="smooth")
+    def smooth(forward: Forward) -> torch.Tensor:
+        part: torch.Tensor = forward.static.part(forward.z)
+        return (part[:, 1:] - part[:, :-1]).square().mean()
+
+    yield
+    del LOSS_TERMS["smooth"]
+
+
+def test_every_term_has_weights_that_are_settings() -> None:
+    fields = LossSettings.model_fields
+    assert set(fields) == {*LOSS_WEIGHTS, "reduction"}
+    for name, (default, description) in LOSS_WEIGHTS.items():
+        assert fields[name].default == default
+        assert description
+    for term in LOSS_TERMS.values():
+        assert term.weight in fields
+        assert term.inner_weight is None or term.inner_weight in fields
+
+
+def test_the_sum_is_the_papers() -> None:
+    weights = LossSettings(rec=2, pred=3, eig=5, stat=7, dyn=11, cycle=13)
+    values = {"rec": 1.0, "pred_z": 10.0, "pred_x": 100.0, "stat": 1e3, "dyn": 1e4, "cycle": 1e5}
+    assert weighted_sum(values, weights) == 2 + 3 * 110 + 5 * (7e3 + 11e4) + 13e5
+    assert weighted_sum({}, weights) == 0
+
+
+def test_a_term_without_weight_is_left_out() -> None:
+    assert "cycle" not in [term.name for term in active_terms(LossSettings())]
+    assert "cycle" in [term.name for term in active_terms(LossSettings(cycle=0.1))]
+    assert "stat" in [term.name for term in active_terms(LossSettings(eig=0))]  # always shown
+
+
+def test_a_name_stands_once() -> None:
+    with pytest.raises(ValueError, match="there is a loss term 'rec' already"):
+        loss_term("rec", weight="rec")(lambda forward: forward.z)
+    with pytest.raises(ValueError, match=r"loss\.rec is declared already"):
+        loss_weight("rec", 1.0, "")
+    with pytest.raises(ValueError, match=r"weighed by loss\.nothing, which is not declared"):
+        loss_term("new", weight="nothing")(lambda forward: forward.z)
+
+
+def taken(settings: Settings, captured: bool) -> list[StepOutput]:
+    data = open_data(settings.data).split("train")
+    torch.manual_seed(0)
+    model = accelerate(build_model(settings.model, data.shape[2:])).double()
+    objective = Objective(model, settings).train()
+    optimizer = adam(objective, 0.01, torch.device("cpu"))
+    step: Any = CapturedStep(objective, optimizer, data, 10) if captured else PlainStep(objective, optimizer, data)
+    outputs: list[StepOutput] = []
+    for number in range(5):
+        batch = data.read_batch(np.arange(number, number + 10), torch.float64)
+        outputs += step.take(*batch, 0.01, torch.Generator().manual_seed(number))
+    return [*outputs, *step.flush()]
+
+
+def test_a_new_term_is_computed_by_both_steps_and_shown(smoothness: None) -> None:
+    settings = SIGNAL.replaced({"loss": {"cycle": 0.7}})
+    plain, captured = taken(settings, False), taken(settings, True)
+    assert len(plain) == len(captured) == 5
+    for one, other in zip(plain, captured, strict=True):
+        assert list(one.terms) == list(other.terms)
+        assert one.terms["smooth"] > 0
+        assert one.terms == pytest.approx(other.terms, rel=1e-7)
+        assert one.norm == pytest.approx(other.norm, rel=1e-6)
+    assert "smooth" in describe(plain[-1].terms)
+    without = taken(SIGNAL, False)
+    assert "smooth" not in without[0].terms
+
+
+def test_a_new_term_is_minimised(smoothness: None) -> None:
+    settings = SIGNAL.replaced({"loss": {"cycle": 100.0, "rec": 1e-9, "pred": 0, "eig": 0}})
+    outputs = taken(settings, False)
+    assert outputs[-1].terms["smooth"] < outputs[0].terms["smooth"]

@@ -1,0 +1,124 @@
+"""`diskoop factors`: find, rename, score, tabulate and map factors of small trained runs."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from diskoop import load
+from diskoop.workflows.factors import score_text
+from tests.helpers.cli import answer, diskoop
+
+
+@pytest.fixture
+def copied_run(series_run: Path, tmp_path: Path) -> Path:
+    """A copy of the run on oscillators, called `run`, that a test may write to."""
+    shutil.copytree(series_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_factors_are_found_drawn_and_listed(video_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(video_run, tmp_path / "run")
+    result = diskoop("factors", "run", "--table", "all.csv", "--split", "val", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "label-free, in puppets, 128 sequences" in result.stdout
+    for name in ("factors", "spectrum", "gap"):
+        assert f"wrote run/{name}.png" in result.stdout
+        assert np.asarray(Image.open(tmp_path / "run" / f"{name}.png").convert("L")).std() > 5
+    table = (tmp_path / "all.csv").read_text().splitlines()
+    names = load(tmp_path / "run").require_factors().names
+    assert all(f"distance.{name}" in table[0] for name in names)
+    assert len(table) == 901
+    renamed = answer("factors", "run", "--rename", f"{names[0]}=looks", cwd=tmp_path)
+    assert renamed["method"] == "label-free"
+    assert renamed["factors"][0]["name"] == "looks"
+    reserved = diskoop("factors", "run", "--rename", "looks=static", cwd=tmp_path)
+    assert reserved.returncode == 2
+    assert "a factor's name begins with a letter" in reserved.stderr
+
+
+def test_new_factors_keep_the_previous_ones_in_a_file(copied_run: Path, tmp_path: Path) -> None:
+    before = (copied_run / "factors.json").read_bytes()
+    facts = answer("factors", "run", "--method", "guided", "--labels", "level,mark", cwd=tmp_path)
+    assert "run/factors-before.json" in facts["files"]
+    assert (copied_run / "factors-before.json").read_bytes() == before
+    assert (copied_run / "factors.json").read_bytes() != before
+    assert "factors-before" not in str(answer("factors", "run", cwd=tmp_path)["files"])  # read, not found again
+    again = answer("factors", "run", "--refit", cwd=tmp_path)
+    assert (again["method"], "run/factors-before.json" in again["files"]) == ("label-free", True)
+
+
+def test_the_papers_search_finds_modes_for_a_label(copied_run: Path, tmp_path: Path) -> None:
+    facts = answer("factors", "run", "--method", "modes", "--labels", "level", "--exhaustive", "--alone", cwd=tmp_path)
+    assert facts["factors"][0]["name"] == "level"
+    assert facts["source"] == "oscillators, 256 sequences"
+    assert "classifier" in facts["notes"][-1]
+
+
+def test_factors_named_like_labels_need_no_matching(copied_run: Path, tmp_path: Path) -> None:
+    run = load(copied_run)
+    first, *others = [factor.name for factor in run.require_factors().without_remainder]
+    run.rename_factors({first: "fade"})
+    facts = answer("factors", "run", "--score", cwd=tmp_path)
+    matched = facts["matched"]
+    assert matched["fade"] == ["fade"]
+    if others:
+        assert list(matched) == ["level", "mark", "slow", "fast", "fade"]
+    assert len(facts["matrix"]) == len(matched)
+    assert "100.0%" in facts["classifier"]
+
+
+def test_fractions_kept_are_reported_with_the_score(copied_run: Path, tmp_path: Path) -> None:
+    facts = answer("factors", "run", "--score", cwd=tmp_path)
+    alone = facts["single"]
+    for scores in (facts, alone):
+        kept = np.array(scores["kept_matrix"], float)  # null is NaN
+        others = ~np.eye(len(kept), dtype=bool)
+        assert np.isnan(np.diag(kept)).all()
+        assert scores["kept"] == pytest.approx(kept[others].mean())
+        assert 0 <= scores["kept"] <= 1
+    assert alone["matched"] == {label: names[:1] for label, names in facts["matched"].items()}
+    assert "run/matrix.png" in facts["files"]
+    result = diskoop("factors", "run", "--score", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "the swapped label, and how often each label still shows its own value" in result.stdout
+    assert f"score {facts['score']:.3f}, kept {facts['kept']:.3f}, floor {facts['floor']:.3f}" in result.stdout
+    assert f"with one factor a label: score {alone['score']:.3f}, kept {alone['kept']:.3f}" in result.stdout
+
+
+def test_a_remainder_stays_one_under_another_name(copied_run: Path, tmp_path: Path) -> None:
+    run = load(copied_run)
+    first, *others = run.require_factors().factors
+    remainder = replace(first.rename("rest"), kind="remainder")
+    run = run.save_factors(replace(run.require_factors(), factors=(remainder, first, *others)))
+    run.rename_factors({"rest": "level"})
+    facts: dict[str, Any] = answer("factors", "run", "--score", cwd=tmp_path)
+    assert facts["factors"][0]["kind"] == "remainder"
+    assert "level" not in facts["matched"]["level"]
+    answer("swap", "run", "--pair", "0:1", "--out", "o", cwd=tmp_path)
+    with np.load(tmp_path / "o" / "swap.npz") as arrays:
+        captions = " ".join(arrays["captions"])
+    assert f"B's {first.name}" in captions
+    assert "B's level" not in captions
+    named = diskoop("swap", "run", "level", "--out", "p", cwd=tmp_path)
+    assert named.returncode == 0, named.stderr
+
+
+def test_unknown_scores_are_left_out_of_the_text() -> None:
+    assert score_text(0.8714, 0.99, 0.578) == "score 0.871, kept 0.990, floor 0.578"
+    assert score_text(0.8714, float("nan"), 0.578) == "score 0.871, floor 0.578"
+    assert score_text(0.8714, None) == "score 0.871"
+
+
+def test_a_map_of_clips_is_scored(copied_run: Path, tmp_path: Path) -> None:
+    words = ("factors", "run", "--embed", "static", "--color", "level,mark", "--fix", "slow,fast")
+    facts = answer(*words, cwd=tmp_path)
+    assert facts["clusters"]["combinations"] == 12
+    assert "run/embedding.png" in facts["files"]
+    wrong = diskoop(*words[:4], "--color", "levle,mark", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "unknown label 'levle'" in wrong.stderr
