@@ -213,3 +213,34 @@ def cycle(forward: Forward) -> "Tensor":
     shared = None if mask is None else mask & mask.roll(1, dims=0)
     encoded = forward.encode(forward.decode(swapped, shared), shared)
     return forward.distance(encoded, swapped.detach(), shared)
+
+
+TEMPERATURE = 0.1  # of the contrast: cosines this far apart differ by a factor of e
+
+
+@loss_term(
+    "contrast",
+    default=0.0,
+    description="the static part of a sequence's first half should tell which second half belongs to it",
+    needs_static=True,
+    display_name="contrast",
+)
+def contrast(forward: Forward) -> "Tensor":
+    """Cross entropy of finding each sequence's second half by the static code of its first half, and the reverse.
+
+    The cosine of static codes averaged over either half tells how alike two halves are (InfoNCE). What differs between
+    the halves of one sequence is noise to it, what differs between sequences is signal: the static part becomes steady
+    and telling at once.
+    """
+    from torch import arange, cat
+    from torch.nn.functional import cross_entropy, normalize
+
+    part, time = forward.static.part(forward.z), forward.z.shape[1]
+    frame = arange(time, device=part.device)
+    length = time if forward.mask is None else forward.mask.sum(1, keepdim=True)
+    first = (frame < length / 2).expand(part.shape[:2])
+    second = ~first if forward.mask is None else ~first & forward.mask
+    halves = [normalize((part * half.unsqueeze(-1)).sum(1), dim=-1) for half in (first, second)]
+    cosines = halves[0] @ halves[1].mT / TEMPERATURE  # (batch, batch)
+    truth = arange(len(part), device=part.device)
+    return cross_entropy(cat([cosines, cosines.mT]), cat([truth, truth]))

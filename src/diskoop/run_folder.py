@@ -52,6 +52,10 @@ class RunFolder:
     def resume_command(self) -> str:
         return f"diskoop train --resume {shlex.quote(str(self.path))}"
 
+    @property
+    def end_command(self) -> str:
+        return f"diskoop train --end {shlex.quote(str(self.path))}"
+
     def require_settings(self) -> None:
         """Raise an InputError unless this is the folder of a run; it names runs in subfolders."""
         if not self.settings.exists():
@@ -65,7 +69,10 @@ class RunFolder:
             raise InputError(f"no run at {str(self.path)!r}: there is no such folder")
         self.require_settings()
         if not (self.model.exists() and self.operator.exists()):
-            raise InputError(f"the run at {str(self.path)!r} is not finished; {self.resume_command} goes on")
+            raise InputError(
+                f"the run at {str(self.path)!r} is not finished; {self.resume_command} goes on, "
+                f"{self.end_command} makes do with what there is"
+            )
 
 
 def load_settings(folder: RunFolder) -> Settings:

@@ -92,6 +92,8 @@ class ModelSettings(Section):
     latent_activation: Literal["tanh", "leaky_relu"] = "tanh"  # what the frame encoder's last convolution ends in
     # How the decoder sees time: by an LSTM, by one whose first state comes from the first latent, or not at all.
     decoder_memory: Literal["lstm", "lstm_init", "none"] = "lstm"
+    # Principal components of frames beside the networks, which then start from PCA with DMD and learn what is left.
+    pca_skip: bool = False
     dropout: Fraction = 0.2  # on the latents that are decoded for reconstruction
     noise: NonNegativeFloat = 0.0  # uniform, added to the latents before the operator is solved
     # Noise on the latents that are decoded for reconstruction, inside the dynamic part and with its covariance; 1 is as
@@ -129,12 +131,18 @@ class LossSettings(LossWeights):  # type: ignore[misc]
 class TrainSettings(Section):
     """Optimisation, device and checkpoints."""
 
-    epochs: PositiveInt = 100
+    # How long: passes over the training set, or steps; the one that is given replaces the other.
+    epochs: PositiveInt | None = 100
+    steps: PositiveInt | None = None
+    # Stop after so many validations without a smaller loss, and take the weights of the smallest; None: neither.
+    patience: PositiveInt | None = None
     batch_size: PositiveInt = 32
     lr: Annotated[float, Number, Field(gt=0, le=100)] = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
     warmup: NonNegativeInt = 0  # steps of linear warm-up
     grad_clip: PositiveFloat | None = None  # largest gradient norm
+    # Shift video by a few pixels, all frames of a clip alike; auto does so where there are few clips.
+    augment: bool | Literal["auto"] = False
     blur: bool = False  # blur what the encoder sees, not the target
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     # auto: bf16 on CUDA that computes in it, else 32
@@ -143,6 +151,14 @@ class TrainSettings(Section):
     # Steps between checkpoints inside an epoch; one at its end too; none that would cost over 1% of the time.
     save_every: PositiveInt = 500
     tensorboard: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_budget(cls, values: Any) -> Any:
+        """Steps without epochs: the default of epochs does not count."""
+        if isinstance(values, dict) and values.get("steps") is not None and "epochs" not in values:
+            return values | {"epochs": None}
+        return values
 
 
 class Settings(Section):
@@ -179,6 +195,10 @@ class Settings(Section):
                         "model.operator_scope = batch and 0 < spectrum.static < model.k, got "
                         f"model.operator_scope = {self.model.operator_scope} and {static} of {k}"
                     )
+        if (self.train.epochs is None) == (self.train.steps is None):
+            raise ValueError(
+                f"expected either train.epochs or train.steps, got {self.train.epochs} and {self.train.steps}"
+            )
         if not (loss.rec or loss.pred):
             raise ValueError("loss.rec and loss.pred are both 0: nothing would train the decoder")
         return self
@@ -318,9 +338,14 @@ def keys() -> list[str]:
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` laid over it, section by section."""
+    """`base` with `changes` laid over it, section by section; a budget of training replaces another kind of budget."""
     sections = [*base, *(name for name in changes if name not in base)]
-    return {name: {**base.get(name, {}), **changes.get(name, {})} for name in sections}
+    result = {name: {**base.get(name, {}), **changes.get(name, {})} for name in sections}
+    given = changes.get("train", {})
+    for budget, other in (("steps", "epochs"), ("epochs", "steps")):
+        if given.get(budget) is not None and given.get(other) is None:
+            result["train"][other] = None
+    return result
 
 
 def on_data(values: dict[str, Any], location: dict[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_a_polite_stop_waits_for_the_step_that_lags(tmp_path: Path) -> None:
 
     training._train_step = noting  # type: ignore[method-assign]
     with pytest.raises(Stopped, match="saved at step 4 of 30"):
-        training._epoch(Quiet().open(30, 0, 3), asked)
+        training._train_interval(Quiet().open(30, 0, 3), asked)
     assert training.num_recorded == 4
     record = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")[1]
     assert record["step"] == 4
@@ -172,7 +172,7 @@ def test_going_astray_names_the_step_that_did_and_saves_nothing_of_it(
 
     fast.stages["update"] = breaking
     with pytest.raises(Stopped, match=r"diverged at step 4: the loss is .*, its gradient's norm nan"):
-        training._epoch(Quiet().open(30, 0, 3), [])
+        training._train_interval(Quiet().open(30, 0, 3), [])
     assert read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")[1]["step"] == 3
 
 
@@ -254,7 +254,7 @@ def test_a_gradient_that_is_no_number_stops_before_it_reaches_the_weights(
     training.estimate_cost()
     limit = len(steps) + 3
     with pytest.raises(Stopped, match=r"diverged at step 4: the loss is .*, its gradient's norm nan"):
-        training._epoch(Quiet().open(30, 0, 3), [])
+        training._train_interval(Quiet().open(30, 0, 3), [])
     assert all(torch.isfinite(weight).all() for weight in training.model.parameters())
     tensors, record = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")
     assert record["step"] == 3

@@ -35,21 +35,30 @@ def train(
     start: Annotated[
         Path | None, typer.Option("--from", help="Start from the weights and settings of this run.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Resume the interrupted run in this folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")
+    ] = None,
+    end: Annotated[
+        Path | None, typer.Option("--end", help="Make the interrupted run in this folder usable as it is.")
+    ] = None,
     skip_bad: SkipBad = False,
     show: Annotated[bool, typer.Option("--settings", help="Print all settings as YAML and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model; after Ctrl-C, --resume continues."""
-    if resume is not None:
-        if overrides or config or out or start or skip_bad:
+    """Train a model; after Ctrl-C, --resume goes on and --end makes do with what there is."""
+    if resume is not None or end is not None:
+        if config or out or start or skip_bad or (resume and end) or (end and overrides):
             raise InputError(
-                "--resume goes on with a run as it was set up; --from starts a new one with other settings"
+                "--resume takes settings of train, loss and spectrum beside it and --end nothing; --from starts a new "
+                "run with other settings"
             )
         from diskoop.training import loop
 
-        loop.resume(resume)
-        folder = resume
+        if resume is not None:
+            loop.resume(resume, changes=parse_overrides(overrides or []))
+        elif end is not None:
+            loop.end(end)
+        folder = resume or end  # type: ignore[assignment]
     else:
         settings = _settings(overrides or [], config, start, skip_bad)
         if show:

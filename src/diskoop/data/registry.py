@@ -138,7 +138,8 @@ def open_data(settings: DataSettings) -> Sequences:
         hint = f"; your own files go to data.path={name}" if _looks_like_path(name) else ""
         missing = "" if hint else " (nor is there such a file or folder)"
         raise InputError(f"unknown data set {name!r}{missing}; {suggest(name, data_names())}{hint}")
-    understood = {"name", "limit", *DATA_SETS[name].options}
+    # `stride` is let pass, since presets for a user's own clips set it and whole clips have no windows.
+    understood = {"name", "limit", "stride", *DATA_SETS[name].options}
     for key, field in DataSettings.model_fields.items():
         value = getattr(settings, key)
         if key not in understood and value != field.default:

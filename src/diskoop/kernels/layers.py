@@ -28,7 +28,7 @@ def accelerate(model: KoopmanAutoencoder) -> KoopmanAutoencoder:
         >>> type(model.encoder.frames).__name__, model.encode(torch.rand(2, 3, 3, 32, 32)).shape
         ('FastSequential', torch.Size([2, 3, 8]))
     """
-    for network in (model.encoder, model.decoder):
+    for network in list(model.modules()):  # they may stand inside residual ones
         if isinstance(network, FrameEncoder | FrameDecoder):
             network.frames = FastSequential(*network.frames)
     return model

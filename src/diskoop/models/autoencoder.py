@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from diskoop.errors import InputError, suggest
-from diskoop.models.frames import FrameDecoder, FrameEncoder
+from diskoop.models.frames import FrameDecoder, FrameEncoder, without_sigmoid
 from diskoop.models.layers import full_precision
+from diskoop.models.residual import ResidualDecoder, ResidualEncoder
 from diskoop.models.signals import SignalDecoder, SignalEncoder
 from diskoop.numerics.operator import Operator, fit_operator, fit_operator_per_sequence
 from diskoop.settings import ModelSettings
@@ -138,4 +139,8 @@ def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoenc
     name = settings.network if settings.network != "auto" else "signals" if len(frame) == 1 else "frames"
     if name not in NETWORKS:
         raise InputError(f"unknown model.network {name!r}; {suggest(name, [*NETWORKS, 'auto'])}")
-    return KoopmanAutoencoder(*NETWORKS[name](frame, settings), settings.ridge, settings.operator_scope)
+    encoder, decoder = NETWORKS[name](frame, settings)
+    if settings.pca_skip:
+        encoder = ResidualEncoder(encoder, frame, settings.k)
+        decoder = ResidualDecoder(without_sigmoid(decoder), frame, settings.k)
+    return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope)

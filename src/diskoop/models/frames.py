@@ -108,3 +108,10 @@ class FrameDecoder(nn.Module):
         # The sigmoid in full precision: rounded to bf16, one near 1 would be 1 and have no slope.
         pixels: Tensor = self.frames[-1](self.frames[-2:-1](maps).to(next(self.parameters()).dtype))
         return pixels
+
+
+def without_sigmoid(decoder: nn.Module) -> nn.Module:
+    """A frame decoder whose pixels may have any value, for corrections of other frames; other decoders as they are."""
+    if isinstance(decoder, FrameDecoder):
+        decoder.frames[-1] = nn.Identity()
+    return decoder

@@ -25,7 +25,8 @@ class State:
     seconds: float  # spent on this epoch so far
     waited: float  # of those, waiting for data
     sums: dict[str, float]  # of each loss term over the steps of this epoch
-    history: list[dict[str, Any]]  # one row per epoch, as in metrics.jsonl
+    history: list[dict[str, Any]]  # one row per validation, as in metrics.jsonl
+    best: dict[str, Any] | None = None  # loss and step of the smallest validation loss, where its weights are kept
 
 
 def save_checkpoint(
@@ -34,10 +35,21 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     state: State,
     identity: Mapping[str, Any],
+    best_weights: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write the checkpoint and the metrics; `identity` says which run it belongs to."""
+    """Write the checkpoint and the metrics.
+
+    Args:
+        folder: the run's.
+        model: its weights.
+        optimizer: its moments.
+        state: progress.
+        identity: which run it belongs to.
+        best_weights: those of the smallest validation loss, if they are kept.
+    """
     moments = optimizer.state_dict()["state"]
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in (best_weights or {}).items()}
     tensors |= {f"adam.{i}.{name}": tensor for i, entry in moments.items() for name, tensor in entry.items()}
     write_tensors(folder.checkpoint, "checkpoint", tensors, {**vars(state), "origin": identity})
     write_metrics(folder, state.history)
@@ -45,8 +57,8 @@ def save_checkpoint(
 
 def load_checkpoint(
     folder: RunFolder, model: torch.nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
-) -> State:
-    """Load weights and moments into `model` and `optimizer`, and return the state.
+) -> tuple[State, dict[str, Tensor]]:
+    """Load weights and moments into `model` and `optimizer`, and return the state and the best weights so far.
 
     Raises:
         InputError: the checkpoint is damaged, or of a run with another `identity`.
@@ -79,7 +91,13 @@ def load_checkpoint(
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
     state = State(**record)
     write_metrics(folder, state.history)  # a crash may have come between writing the two files
-    return state
+    device = parameters[0].device
+    return state, {name[5:]: t.to(device) for name, t in tensors.items() if name.startswith("best.")}
+
+
+def checkpoint_settings(folder: RunFolder) -> Settings:
+    """The settings of the training that wrote a run's checkpoint."""
+    return Settings.of(upgraded(read_tensors(folder.checkpoint, "checkpoint")[1]["origin"]["settings"]))
 
 
 def fingerprint(data: Sequences) -> str:

@@ -44,6 +44,8 @@ def capture_obstacle(settings: Settings, data: Sequences) -> str | None:
         return "model.ridge = 0"
     if data.is_video and data.mask is not None:
         return "clips of unequal length"
+    if settings.train.augment is True:
+        return "train.augment = true"
     return None
 
 

@@ -20,11 +20,12 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model
+from diskoop.models.residual import start_from_pca
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
 from diskoop.storage import atomic_folder
 from diskoop.tensor_files import load_weights, read_tensors
-from diskoop.training.checkpoint import State, fingerprint, load_checkpoint, save_checkpoint
+from diskoop.training.checkpoint import State, checkpoint_settings, fingerprint, load_checkpoint, save_checkpoint
 from diskoop.training.cuda_graph import CapturedStep, capture_obstacle
 from diskoop.training.estimate import Estimate, estimate, format_duration
 from diskoop.training.frozen_operator import fit_frozen_operator
@@ -36,6 +37,11 @@ from diskoop.training.step import PlainStep, Step, StepOutput, adam
 MAX_SAVE_FRACTION = 0.01  # of the time spent on checkpoints: on a GPU an epoch may take less than ten of them
 MAX_SAVE_INTERVAL = 600  # seconds, however slow the last checkpoint was
 VALIDATION_FACTOR = 4  # training batches in a validation batch
+NUM_VALIDATIONS = 40  # in a training whose budget is in steps
+LATENT_WINDOWS = 4  # windows that do not overlap, for every latent of a model that starts from PCA
+MIN_LATENTS = 4
+AUGMENT_WINDOWS = 1000  # fewer windows than this are shifted about while training, where train.augment is auto
+CHANGEABLE = ("train", "loss", "spectrum")  # sections of settings that an interrupted run may go on with others of
 PRECISION_NAMES = {"bf16": "bf16", "64": "float64"}  # in messages, where it is not float32
 
 
@@ -64,7 +70,12 @@ def train(
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
         raise InputError(f"{str(path)!r} exists already; choose another folder")
-    trainer = Trainer(settings, folder, reporter or Reporter(), resume_command)
+    reporter = reporter or Reporter()
+    splits = _load_splits(settings)
+    settings, notes = fit_to_data(settings, splits[0])
+    for note in notes:
+        reporter.log(note)
+    trainer = Trainer(settings, folder, reporter, resume_command, splits)
     if start is not None:
         source = RunFolder(Path(start))
         source.require_finished()
@@ -76,12 +87,28 @@ def train(
         trainer.run(stop_signals)
 
 
-def resume(path: str | Path, reporter: Reporter | None = None, resume_command: str | None = None) -> None:
-    """Continue the interrupted run in the folder `path`; on the CPU the result is bit-equal to an uninterrupted one."""
+def resume(
+    path: str | Path,
+    reporter: Reporter | None = None,
+    resume_command: str | None = None,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Continue the interrupted run in the folder `path`.
+
+    Args:
+        path: its folder.
+        reporter: receives progress; None prints it on the terminal.
+        resume_command: printed after an interruption, if not `diskoop train --resume PATH`.
+        changes: settings to go on with, {section: {key: value}}. Without any, the result is bit-equal on the CPU to
+            that of an uninterrupted run.
+    """
     folder = RunFolder(Path(path))
-    trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), resume_command)
-    trainer.restore()
-    if trainer.state.step == trainer.total:
+    if changes:
+        trainer = _restore_changed(folder, changes, reporter or Reporter(), resume_command)
+    else:
+        trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), resume_command)
+        trainer.restore()
+    if trainer.is_done:
         trainer.reporter.log(
             f"{folder.path} is trained already; diskoop train --from {folder.path} would start from it"
         )
@@ -89,19 +116,55 @@ def resume(path: str | Path, reporter: Reporter | None = None, resume_command: s
         trainer.run(stop_signals)
 
 
+def end(path: str | Path, reporter: Reporter | None = None) -> None:
+    """Make the interrupted run in the folder `path` usable as it is; `resume` still goes on with it."""
+    folder = RunFolder(Path(path))
+    trainer = Trainer(load_settings(folder), folder, reporter or Reporter())
+    trainer.restore()
+    if not trainer.state.history:
+        raise InputError(f"{str(path)!r} has not come to its first validation yet; {folder.resume_command} goes on")
+    trainer.finish()
+
+
+def _restore_changed(
+    folder: RunFolder, changes: Mapping[str, Mapping[str, Any]], reporter: Reporter, resume_command: str | None
+) -> "Trainer":
+    """The trainer of an interrupted run with other settings, which are written to its folder."""
+    if others := [name for name in changes if name not in CHANGEABLE]:
+        raise InputError(
+            f"a run goes on with other settings of {', '.join(CHANGEABLE)}, got {', '.join(others)}; --from starts a "
+            "new run from its weights"
+        )
+    before = checkpoint_settings(folder)  # what it was trained with so far, whatever an interrupted change left behind
+    trainer = Trainer(
+        before.replaced({name: dict(part) for name, part in changes.items()}), folder, reporter, resume_command
+    )
+    trainer.restore(trainer.identity | {"settings": before.model_dump()})
+    trainer.settings.save(folder.settings)
+    trainer.save()
+    return trainer
+
+
 class Trainer:
     """Data, model, objective, optimizer, step and state of one run."""
 
     def __init__(
-        self, settings: Settings, folder: RunFolder, reporter: Reporter, resume_command: str | None = None
+        self,
+        settings: Settings,
+        folder: RunFolder,
+        reporter: Reporter,
+        resume_command: str | None = None,
+        splits: "tuple[Sequences, Sequences | None] | None" = None,
     ) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
         self.resume_command = resume_command or folder.resume_command
-        self.train_set, self.val_set = _load_splits(settings)
+        self.train_set, self.val_set = splits or _load_splits(settings)
         self.device = device_for(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
             self.model = accelerate(build_model(settings.model, self.train_set.shape[2:]))
+        if settings.model.pca_skip:
+            start_from_pca(self.model, self.train_set)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
         self.model.to(self.device, weights_dtype(settings.train))
         self.objective = Objective(self.model, settings)
@@ -112,8 +175,11 @@ class Trainer:
         self.num_recorded = 0  # steps whose losses are known; a captured step lags one behind
         self.saved_at, self.save_seconds = -math.inf, 0.0  # time and duration of the last checkpoint
         self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
+        self.best_weights: dict[str, Tensor] = {}  # of the smallest validation loss, where settings keep them
         self.log_row = tensorboard(folder) if settings.train.tensorboard else lambda row: None
-        self.total = self.steps_per_epoch * settings.train.epochs
+        self.total = settings.train.steps or self.steps_per_epoch * (settings.train.epochs or 1)
+        # Steps from one validation to the next.
+        self.interval = self.steps_per_epoch if settings.train.epochs else math.ceil(self.total / NUM_VALIDATIONS)
         # Must be equal in a checkpoint for resuming to be exact.
         self.identity: dict[str, Any] = {
             "settings": settings.model_dump(),
@@ -129,7 +195,7 @@ class Trainer:
 
     def save(self, folder: RunFolder | None = None) -> None:
         start = time.perf_counter()
-        save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.identity)
+        save_checkpoint(folder or self.folder, self.model, self.optimizer, self.state, self.identity, self.best_weights)
         self.saved_at = time.perf_counter()
         self.save_seconds = self.saved_at - start
 
@@ -137,10 +203,21 @@ class Trainer:
     def save_is_due(self) -> bool:
         """At the end, and before it as often as saving stays a small fraction of the time."""
         interval = min(self.save_seconds / MAX_SAVE_FRACTION, MAX_SAVE_INTERVAL)
-        return self.state.step == self.total or time.perf_counter() - self.saved_at >= interval
+        return self.is_done or time.perf_counter() - self.saved_at >= interval
 
-    def restore(self) -> None:
-        self.state = load_checkpoint(self.folder, self.model, self.optimizer, self.identity)
+    @property
+    def is_done(self) -> bool:
+        """At the last step, or after `train.patience` validations without a smaller loss."""
+        patience, best = self.settings.train.patience, self.state.best
+        if patience and best and sum(row["step"] > best["step"] for row in self.state.history) >= patience:
+            return True
+        return self.state.step >= self.total
+
+    def restore(self, identity: Mapping[str, Any] | None = None) -> None:
+        """Load the checkpoint; `identity` is that of the run that wrote it, if not this one's."""
+        self.state, self.best_weights = load_checkpoint(
+            self.folder, self.model, self.optimizer, identity or self.identity
+        )
         self.num_recorded = self.state.step
 
     def run(self, stop_signals: list[int]) -> None:
@@ -153,12 +230,22 @@ class Trainer:
             log(note)
         if self.device.type == "cuda" and (obstacle := capture_obstacle(self.settings, self.train_set)):
             log(f"steps are not captured, which is slower: {obstacle}")
-        if self.state.step < self.total:
+        if options.patience and self.val_set is None:
+            log("nothing validates, so training runs to its last step whatever train.patience says")
+        if not self.is_done:
             log(f"{self.total - self.state.step} steps to go: {self.estimate_cost()}")
         with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
-            while self.state.step < self.total:
-                self._epoch(bar, stop_signals)
-        operator = fit_frozen_operator(self.model, self.train_set, options.batch_size)
+            while not self.is_done:
+                self._train_interval(bar, stop_signals)
+        self.finish()
+
+    def finish(self) -> None:
+        """Write the model, with the best weights where they were kept, and the frozen operator."""
+        log, best = self.reporter.log, self.state.best
+        if best is not None and best["step"] < self.state.step:
+            self.model.load_state_dict(self.best_weights)
+            log(f"took the weights of step {best['step']} of {self.state.step}, whose validation loss is the smallest")
+        operator = fit_frozen_operator(self.model, self.train_set, self.settings.train.batch_size)
         save_operator(self.folder, operator, self.model)
         save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
         seconds, waited = (sum(row[key] for row in self.state.history) for key in ("seconds", "waited"))
@@ -170,7 +257,7 @@ class Trainer:
         steps = self.total - self.state.step
         # A forward pass alone is about a third of a step.
         num_val = 0 if self.val_set is None else len(self.val_set)
-        validation = num_val / self.batch_size * steps / self.steps_per_epoch / 3
+        validation = num_val / self.batch_size * steps / self.interval / 3
         weight = next(self.model.parameters())
         batch = self.train_set.read_batch(np.arange(self.batch_size), weight.dtype)
         self.objective.train()
@@ -190,17 +277,12 @@ class Trainer:
             return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch_size)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
-    def _epoch(self, bar: ProgressBar, stop_signals: list[int]) -> None:
-        """Train from the current step to the end of its epoch."""
+    def _train_interval(self, bar: ProgressBar, stop_signals: list[int]) -> None:
+        """Train from the current step to the next validation."""
         options, state = self.settings.train, self.state
         start = time.perf_counter() - state.seconds
-        epoch = state.step // self.steps_per_epoch
-        order = np.random.Generator(np.random.PCG64([options.seed, epoch])).permutation(len(self.train_set))
-        offsets = range(
-            state.step % self.steps_per_epoch * options.batch_size,
-            self.steps_per_epoch * options.batch_size,
-            options.batch_size,
-        )
+        first = state.step // self.interval * self.interval
+        last = min(first + self.interval, self.total)
         self.objective.train()
 
         def finish_steps() -> None:
@@ -208,24 +290,27 @@ class Trainer:
             self._record(self.step.flush(), bar)
             state.seconds = time.perf_counter() - start
 
-        for batch in self.loader(order[offset : offset + options.batch_size] for offset in offsets):
+        for batch in self.loader(self._batch_indices(state.step, last)):
             if stop_signals:
                 finish_steps()
                 self.save()
                 raise self._interrupted()
             state.waited += batch.waited
             self._record(self._train_step(batch), bar)
-            if state.step % options.save_every == 0 and state.step % self.steps_per_epoch and self.save_is_due:
+            if state.step % options.save_every == 0 and state.step < last and self.save_is_due:
                 finish_steps()
                 self.save()
         finish_steps()
         rate = learning_rate(options, state.step - 1, self.total)
-        row: dict[str, Any] = {"epoch": epoch + 1, "step": state.step, "lr": rate}
-        row |= {f"train.{name}": value / self.steps_per_epoch for name, value in state.sums.items()}
+        passes = state.step / self.steps_per_epoch
+        row: dict[str, Any] = {"epoch": int(passes) if options.epochs else round(passes, 2), "step": state.step}
+        row["lr"] = rate
+        row |= {f"train.{name}": value / (last - first) for name, value in state.sums.items()}
         row |= {f"val.{name}": value for name, value in self._validate().items()}
         row["seconds"], row["waited"] = time.perf_counter() - start, state.waited
         state.history.append(row)
         state.sums, state.seconds, state.waited = {}, 0.0, 0.0
+        self._keep_best(row)
         if self.save_is_due:
             self.save()
         else:
@@ -233,8 +318,29 @@ class Trainer:
         self.log_row(row)
         bar.epoch(row)
 
+    def _batch_indices(self, first: int, last: int) -> Iterator[NDArray[np.int64]]:
+        """The sequences of the steps from `first` to before `last`; every epoch is a permutation of its own."""
+        size, seed = self.settings.train.batch_size, self.settings.train.seed
+        order, epoch_of_order = np.zeros(0, np.int64), -1
+        for step in range(first, last):
+            epoch, at = divmod(step, self.steps_per_epoch)
+            if epoch != epoch_of_order:
+                order = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(len(self.train_set))
+                epoch_of_order = epoch
+            yield order[at * size : (at + 1) * size]
+
+    def _keep_best(self, row: Mapping[str, Any]) -> None:
+        """Copy the weights if their validation loss is the smallest so far, where `train.patience` asks for it."""
+        loss, best = row.get("val.total"), self.state.best
+        if self.settings.train.patience and loss is not None and (best is None or loss < best["loss"]):
+            self.state.best = {"loss": loss, "step": row["step"]}
+            self.best_weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
     def _interrupted(self) -> Stopped:
-        return Stopped(f"saved at step {self.state.step} of {self.total}; {self.resume_command} goes on from there")
+        return Stopped(
+            f"saved at step {self.state.step} of {self.total}; {self.resume_command} goes on from there, "
+            f"{self.folder.end_command} makes do with what there is"
+        )
 
     def _train_step(self, batch: Batch) -> Iterable[StepOutput]:
         rate = learning_rate(self.settings.train, self.state.step, self.total)
@@ -309,13 +415,39 @@ def with_absolute_paths(settings: Settings) -> Settings:
     return settings.replaced({"data": absolute})
 
 
+def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, list[str]]:
+    """Settings that fit the size of a training set, and a sentence for each that changed.
+
+    Few clips do not determine many latents: models that start from PCA have at most one for every LATENT_WINDOWS
+    windows of frames. And few clips are shifted about, where `train.augment` is left to the data.
+    """
+    order = np.argsort(train_set.starts, kind="stable")
+    starts, lengths = train_set.starts[order], train_set.lengths[order]
+    covered = np.minimum(lengths[:-1], np.diff(starts)).sum() + lengths[-1]  # frames, each counted once
+    windows = int(covered // train_set.shape[1])
+    changes: dict[str, Any] = {}
+    notes = []
+    k = min(settings.model.k, max(MIN_LATENTS, windows // LATENT_WINDOWS))
+    if settings.model.pca_skip and k < settings.model.k:
+        static = round(settings.spectrum.static * k / settings.model.k)
+        changes |= {"model": {"k": k}, "spectrum": {"static": static}}
+        notes.append(
+            f"{windows} windows that do not overlap are few: model.k = {k} instead of {settings.model.k}, "
+            f"spectrum.static = {static}"
+        )
+    if settings.train.augment == "auto":
+        changes["train"] = {"augment": train_set.is_video and windows < AUGMENT_WINDOWS}
+    return settings.replaced(changes), notes
+
+
 def _load_splits(settings: Settings) -> tuple[Sequences, Sequences | None]:
     """The training set, and the validation set if there is one."""
     dataset = open_data(settings.data)
     train_set = load_split(settings.data, "train", dataset)
     val_set = dataset.split("val") if dataset.split_size("val") else None
-    if settings.train.blur and not train_set.is_video:
-        raise InputError(f"train.blur = true is for video, but {train_set.name} is a signal")
+    for name in ("blur", "augment"):
+        if getattr(settings.train, name) is True and not train_set.is_video:
+            raise InputError(f"train.{name} = true is for video, but {train_set.name} is a signal")
     return train_set, val_set
 
 

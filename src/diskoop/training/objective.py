@@ -16,6 +16,7 @@ from diskoop.numerics.operator import second_moment
 from diskoop.numerics.penalties import DYNAMIC_PENALTIES, STATIC_PENALTIES, Penalty, SpectralTerms, spectral_terms
 from diskoop.numerics.spectrum import MODE_ORDERS, ModeOrder, SpectralSplit
 from diskoop.settings import Settings
+from diskoop.training.augment import shift_clips
 from diskoop.training.blur import gaussian_blur
 
 BLUR_SIGMAS = (0.1, 3.0)  # range of the random blur
@@ -107,6 +108,8 @@ class Objective(nn.Module):
             generator: of all random numbers.
         """
         draws = GeneratorDraws(generator)
+        if self.training and self.settings.train.augment is True:
+            x = shift_clips(x, draws.uniform((len(x), 2), x))
         z = self.latents(x, mask, draws)
         operator = self.model.fit_operator(z, mask)
         spectral = self.spectral(operator.matrix)

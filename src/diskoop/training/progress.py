@@ -23,8 +23,8 @@ class Reporter:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
 
-    def open(self, total: int, done: int, epochs: int) -> "ProgressBar":
-        """A progress bar over `total` steps, of which `done` are done."""
+    def open(self, total: int, done: int, epochs: int | None) -> "ProgressBar":
+        """A progress bar over `total` steps, of which `done` are done; `epochs` is None for a budget in steps."""
         return ProgressBar(self.console, total, done, epochs)
 
     def log(self, text: str) -> None:
@@ -34,11 +34,11 @@ class Reporter:
 class ProgressBar:
     """A line with epoch, steps and time left, and one with the loss terms and the spectrum."""
 
-    def __init__(self, console: Console, total: int, done: int, epochs: int) -> None:
-        self.epochs = epochs
+    def __init__(self, console: Console, total: int, done: int, epochs: int | None) -> None:
+        self.total, self.epochs = total, epochs
         self.console = console
         self.progress = _TermsProgress(
-            TextColumn("epoch {task.description}"),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -49,7 +49,7 @@ class ProgressBar:
             expand=True,
             disable=not console.is_terminal,
         )
-        self.task = self.progress.add_task(f"1/{epochs}", total=total, completed=done)
+        self.task = self.progress.add_task(f"epoch 1/{epochs}" if epochs else "step", total=total, completed=done)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -62,12 +62,14 @@ class ProgressBar:
 
     def step(self, epoch: int, done: int, terms: Mapping[str, float]) -> None:
         self.progress.terms = describe(terms)
-        self.progress.update(self.task, completed=done, description=f"{epoch + 1}/{self.epochs}")
+        description = f"epoch {epoch + 1}/{self.epochs}" if self.epochs else "step"
+        self.progress.update(self.task, completed=done, description=description)
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         prefix = "val." if "val.total" in row else "train."  # no validation set
         means = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-        text = f"epoch {row['epoch']}/{self.epochs}: {describe(means)} ({row['seconds']:.0f} s)"
+        place = f"epoch {row['epoch']}/{self.epochs}" if self.epochs else f"step {row['step']}/{self.total}"
+        text = f"{place}: {describe(means)} ({row['seconds']:.0f} s)"
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
