@@ -26,5 +26,6 @@ def suggest(given: str, known: Iterable[str]) -> str:
     known = sorted(known)
     # The right key in the wrong section comes first: model.static for spectrum.static.
     near = [name for name in known if "." in name and name.rpartition(".")[2] == given.rpartition(".")[2]]
-    near = near or difflib.get_close_matches(given, known, n=1, cutoff=0.6)
+    folded = {name.casefold(): name for name in known}
+    near = near or [folded[name] for name in difflib.get_close_matches(given.casefold(), folded, n=1, cutoff=0.6)]
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from diskoop.errors import InputError, suggest
@@ -54,6 +63,17 @@ def _int_to_str(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+def _comma_separated(value: Any) -> Any:
+    """A list of names as one text; no name is null."""
+    return ",".join(map(str, value)) or None if isinstance(value, list | tuple) else value
+
+
+def _check_strip(value: str | None) -> str | None:
+    if value is not None and value not in ("auto", "none") and not (value.isdecimal() and int(value) >= 2):
+        raise ValueError("should be auto, none or a number of frames from 2")
+    return value
+
+
 Number = BeforeValidator(_not_bool)
 PositiveInt = Annotated[int, Number, Field(ge=1)]
 NonNegativeInt = Annotated[int, Number, Field(ge=0)]
@@ -72,10 +92,17 @@ class DataSettings(Section):
     window: Annotated[int, Number, Field(ge=2)] | None = None  # cut clips into so many frames; None decides by kind
     stride: PositiveInt | None = None  # frames from one window to the next; None is the window itself
     every: PositiveInt = 1  # of videos, take every so many-th frame
+    # Images that are strips: clips of so many frames side by side; auto: as many squares as fit; none: single frames
+    strip: Annotated[str | None, BeforeValidator(_int_to_str), AfterValidator(_check_strip)] = None
     labels: str | None = None  # a CSV with a row for each sequence
     group: str | None = None  # a label whose values no two splits share; None: one that says who, or "none"
+    split_by: Literal["auto", "clip", "time"] = "auto"  # whole clips, or the end of each; auto: in time if few and long
     id: str | None = None  # of a table that holds many sequences: the column that tells them apart
-    time: str | None = None  # and the one that puts their rows in order
+    time: str | None = None  # and the one that puts their rows in order; None finds times and dates, "none" is none
+    columns: Annotated[str | None, BeforeValidator(_comma_separated)] = None  # the features; None: all that can be
+    drop: Annotated[str | None, BeforeValidator(_comma_separated)] = None  # columns to leave out
+    words: Literal["auto", "categories", "drop"] = "auto"  # that change in a sequence: features if few, all, or none
+    max_gap: NonNegativeInt = 6  # empty rows that are filled by interpolation; longer gaps cut a sequence
     test_fraction: Fraction = 0.1  # of the user's own, how much to test on
     val_fraction: Fraction = 0.1  # how much of the rest validates; 0 trains on all of it
     keep_sa: bool = False  # timit: keep the two sentences that everyone reads

@@ -40,7 +40,7 @@ def user_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "films" / "cut.mp4").write_bytes(content[: len(content) // 2])
     (root / "images" / "2" / "1.png").write_bytes(b"\x89PNG and then nothing")
     (root / "sounds" / "song.mp3").write_text("la la la")
-    write_csv(root / "tables" / "4.csv", {"a": [1, "", 3], "b": range(3)})
+    write_csv(root / "tables" / "4.csv", {"a": [1, "inf", 3], "b": range(3)})
     write_frames(root / "still" / "0", moving_square(1))
     write_frames(root / "float" / "0", moving_square(4))
     Image.fromarray(np.full((8, 8), 300.0, np.float32)).save(root / "float" / "0" / "5.tiff")

@@ -58,6 +58,14 @@ def test_folders_are_labels() -> None:
     assert folder_labels(["train/x/a", "test/y/a"])[0] == {"split": ["train", "test"], "folder": ["x", "y"]}
     assert folder_labels(["x/Train/a", "y/Test/a"])[0] == {"folder": ["x", "y"], "split": ["Train", "Test"]}
     assert folder_labels(["train/x/a", "val/x/a"])[0] == {"split": ["train", "val"]}
+    assert folder_labels(["train/x/a", "test/b"])[0] == {"split": ["train", "test"], "folder": ["x", "unknown"]}
+    deeper = folder_labels(["train/s1/x/a", "train/s2/y/a", "test/x/a"])
+    assert deeper[0] == {
+        "split": ["train", "train", "test"],
+        "folder": ["s1", "s2", "unknown"],
+        "folder2": ["x", "y", "x"],
+    }
+    assert deeper[1] == ["folders under test are fewer than elsewhere: what is missing is 'unknown'"]
     assert folder_labels(["x/a", "b"]) == ({}, ["deeper folders are no labels: b lies in none"])
     with pytest.raises(InputError, match=r"beside folders to train and to test .* there is 'extra'"):
         folder_labels(["train/a", "test/a", "extra/a"])
@@ -163,3 +171,26 @@ def test_whoever_it_is_is_in_one_split_only(name: str, tmp_path: Path) -> None:
     who = [set(clips.split(split).labels[name].tolist()) for split in ("train", "val", "test")]
     assert sum(map(len, who)) == 12
     assert any("no value is in two splits" in note for note in clips.notes)
+
+
+def test_a_label_that_says_who_or_where_is_proposed_as_a_group(tmp_path: Path) -> None:
+    x = np.random.Generator(np.random.PCG64(0)).normal(size=(36, 4, 2))
+    labels = {"performer": np.arange(36) % 9, "camera_id": np.arange(36) // 18, "action": np.arange(36) % 4}
+    np.savez(tmp_path / "x.npz", x=x, **labels)  # type: ignore[arg-type]
+    clips = load_data(tmp_path / "x.npz", "all")
+    proposals = [note for note in clips.notes if "data.group" in note]
+    assert len(proposals) == 1  # two cameras cannot be split in three
+    assert proposals[0].startswith("'performer': 4 of 9 values are both trained and tested on; data.group=performer")
+    apart = load_data(tmp_path / "x.npz", "all", group="performer")
+    who = [set(apart.split(split).labels["performer"].tolist()) for split in ("train", "val", "test")]
+    assert sum(map(len, who)) == 9
+    assert not any("data.group" in note for note in apart.notes)
+    assert not any("data.group" in note for note in load_data(tmp_path / "x.npz", "all", group="none").notes)
+
+
+def test_labels_keep_their_proportions_unless_there_is_a_group(tmp_path: Path) -> None:
+    kind = np.repeat([0, 1, 2], [70, 20, 10])
+    np.savez(tmp_path / "x.npz", x=np.random.Generator(np.random.PCG64(0)).normal(size=(100, 4, 2)), kind=kind)
+    clips = load_data(tmp_path / "x.npz", "all")
+    counts = [np.bincount(clips.split(split).labels["kind"]).tolist() for split in ("train", "val", "test")]
+    assert counts == [[57, 16, 8], [6, 2, 1], [7, 2, 1]]

@@ -35,6 +35,8 @@ def test_a_registered_set_is_loaded_by_name(noise: None) -> None:
     assert np.array_equal(load_data("noise", "test").x, X[16:])
     assert len(load_data("noise", val_fraction=0.5)) == 8
     assert data.settings_like(DataSettings(size=32, window=4), "noise") == DataSettings(name="noise")
+    own = DataSettings(path="a.csv", window=4, drop="b", max_gap=2, group="c")
+    assert data.settings_like(own, "other.csv") == DataSettings(path="other.csv", window=4, drop="b", max_gap=2)
     with pytest.raises(InputError, match=r"data\.window = 4 means nothing for noise"):
         load_data("noise", window=4)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from diskoop.data.splits import split_groups, split_in_order
+from diskoop.data.splits import draw_stratified, split_groups, split_in_order
 from diskoop.errors import InputError
 
 
@@ -45,3 +45,27 @@ def test_nothing_to_train_on_is_named() -> None:
         InputError, match="nothing is left to train on: of 2 sequences in 2 groups 1 validate and 1 test"
     ):
         split_groups(np.array([0, 1]), 0.1)
+
+
+def test_splits_have_the_proportions_of_the_labels() -> None:
+    action, who = np.repeat(np.arange(4), 9), np.tile(np.arange(9), 4)
+    codes = split_groups(np.arange(36), 0.1, labels=np.stack([action, who], 1))
+    assert [int((codes == code).sum()) for code in range(3)] == [29, 3, 4]
+    assert sorted(action[codes == 2].tolist()) == [0, 1, 2, 3]  # one of each
+    assert len(set(action[codes == 1].tolist())) == 3
+    assert len(set(who[codes == 2].tolist())) == 4
+    assert np.array_equal(codes, split_groups(np.arange(36), 0.1, labels=np.stack([action, who], 1)))
+
+
+@given(some.lists(some.integers(0, 3), min_size=20, max_size=60), some.integers(1, 10))
+def test_a_stratified_draw_is_off_by_less_than_one(values: list[int], count: int) -> None:
+    labels = np.array(values)
+    drawn = labels[draw_stratified(labels[:, None], count)]
+    assert len(drawn) == count
+    wanted = count * np.bincount(labels, minlength=4) / len(labels)
+    assert (np.abs(np.bincount(drawn, minlength=4) - wanted) < 1).all()
+
+
+def test_without_labels_the_draw_is_as_it_ever_was() -> None:
+    expected = np.random.Generator(np.random.PCG64(0)).permutation(np.arange(50))[:5]
+    assert sorted(np.flatnonzero(split_groups(np.arange(50), 0.1) == 2).tolist()) == sorted(expected.tolist())

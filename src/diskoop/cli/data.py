@@ -12,6 +12,7 @@ from diskoop.settings import parse_overrides
 from diskoop.storage import unused_path
 
 MAX_LISTED = 12  # values of a fact
+MAX_FEATURES = 24  # with a line each
 
 
 def data(
@@ -50,8 +51,9 @@ def data(
         print(json.dumps({**facts, "preview": [str(file) for file in files]}))
         return
     for key, value in facts.items():
-        for line in _fact_lines(key, value):
-            print(line)
+        if key not in (("range", "features") if "feature_ranges" in facts else ()):  # the ranges say both
+            for line in _fact_lines(key, value):
+                print(line)
     print(f"preview: {' and '.join(map(str, files))}")
 
 
@@ -76,9 +78,26 @@ def _fact_lines(key: str, value: Any) -> list[str]:
     if key == "labels":
         lines = [f"  {name}: {_format(_format_counts(values))}" for name, values in value.items()]
         return ["labels (training + validation + test):", *lines] if lines else []
+    if key == "feature_ranges":
+        return _feature_lines(value)
     if isinstance(value, dict):
         return [f"{key}:", *(f"  {inner}: {_format(text)}" for inner, text in value.items())]
     return [f"{key.replace('_', ' ')}: {_format(value)}"]
+
+
+def _feature_lines(ranges: dict[str, list[float]]) -> list[str]:
+    """Each feature and its range; those of a column of words in one line."""
+    columns: dict[str, list[str]] = {}
+    for name in ranges:
+        column, is_word, word = name.rpartition("=")
+        columns.setdefault(column if is_word else name, []).extend([word] if is_word else [])
+    if len(columns) > MAX_FEATURES:
+        return [f"features: {_format(list(ranges))}"]
+    texts = {
+        column: f"one of {len(words)} words: {_format(words)}" if words else " to ".join(map(_format, ranges[column]))
+        for column, words in columns.items()
+    }
+    return [f"features ({len(ranges)}):", *(f"  {column}: {text}" for column, text in texts.items())]
 
 
 def _format(value: Any) -> str:

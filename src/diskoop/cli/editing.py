@@ -16,7 +16,7 @@ def swap(
         list[str] | None,
         typer.Argument(
             metavar="[FACTOR]...",
-            help="What to swap: factors or mode numbers, together; by default each factor alone.",
+            help="What to swap: factors or mode numbers; several are all taken at once, by default each alone.",
         ),
     ] = None,
     pair: Annotated[
@@ -53,6 +53,8 @@ def swap(
     files = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
     if not as_json:
         print(f"pairs: {', '.join(f'{receiver}:{donor}' for receiver, donor in pairs)}")
+        if factors and len(factors) > 1:
+            print(f"taken all at once: {', '.join(factors)} (--gradual {','.join(factors)} takes one after another)")
     print_files(files, {"pairs": pairs}, as_json)
 
 

@@ -92,7 +92,7 @@ class FrameWriter:
         try:
             self.stream.write(np.ascontiguousarray(block).data)
         except OSError as error:
-            raise _cannot_write(error) from None
+            raise cannot_write(error) from None
         self.count += len(block)
 
     def truncate(self, count: int) -> None:
@@ -129,11 +129,12 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, 
             with path.open("rb+") as stream:
                 os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
     except OSError as error:
-        raise _cannot_write(error) from None
+        raise cannot_write(error) from None
     return out
 
 
-def _cannot_write(error: OSError) -> Unavailable:
+def cannot_write(error: OSError) -> Unavailable:
+    """The error of a disk that is full or read-only."""
     return Unavailable(f"cannot write to {cache_folder()}: {error.strerror or error}; DISKOOP_CACHE moves it")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
+from diskoop.data.gaps import Segment, in_segments
 from diskoop.data.scaling import NON_FINITE, are_finite
 from diskoop.errors import InputError, Unavailable
 
@@ -29,6 +30,8 @@ class Clip:
     read_blocks: Callable[[], Blocks]
     labels: dict[str, str] = field(default_factory=dict)  # what its file tells, filled while it is read
     notes: list[str] = field(default_factory=list)  # sentences about it, filled while it is read
+    # Pieces without a missing value where some are missing, filled while it is read; none: it is whole.
+    segments: list[Segment] = field(default_factory=list)
 
 
 def file_clips(root: Path, files: Sequence[Path], read: Callable[[Path], Blocks]) -> list[Clip]:
@@ -46,6 +49,8 @@ class ClipFrames:
     labels: dict[str, list[str]]  # name -> (n,)
     notes: tuple[str, ...]
     starts: NDArray[np.int64]  # (n,)
+    segments: list[list[Segment]] = field(default_factory=list)  # (n,), or none: pieces of clips with missing values
+    features: tuple[str, ...] = ()  # names of a signal's features, where the files have them
 
     @classmethod
     def of(cls, x: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> "ClipFrames":
@@ -57,7 +62,8 @@ class ClipFrames:
     def select(self, indices: NDArray[np.int64]) -> "ClipFrames":
         """A subset of the clips; `labels` are left as they are."""
         names = [self.names[clip] for clip in indices] if self.names else []
-        return replace(self, names=names, lengths=self.lengths[indices], starts=self.starts[indices])
+        segments = [self.segments[clip] for clip in indices] if self.segments else []
+        return replace(self, names=names, lengths=self.lengths[indices], starts=self.starts[indices], segments=segments)
 
 
 def read_clips(
@@ -67,6 +73,7 @@ def read_clips(
     readers: Sequence[ModuleType],
     options: Any,
     skip_bad: bool,
+    facts: Callable[[], tuple[list[str], list[str]]] = lambda: ([], []),
 ) -> ClipFrames:
     """The frames of all clips, from the cache if the same files were read the same way before.
 
@@ -77,6 +84,7 @@ def read_clips(
         readers: modules that decode them, whose source enters the cache key.
         options: plain JSON that enters the cache key.
         skip_bad: whether to leave out what cannot be read, with a note, instead of raising an InputError.
+        facts: names of the features and notes about all clips, asked for after they were read.
     """
     state = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = digest(*readers, options, skip_bad, state)
@@ -106,12 +114,29 @@ def read_clips(
         if not good:
             raise InputError(f"none of the {len(clips)} clips in {title} can be used; the first: {notes[0]}")
         labels = {name: [clip.labels[name] for clip in good] for name in good[0].labels}
-        return {"names": [clip.name for clip in good], "lengths": lengths, "labels": labels, "notes": notes}
+        features, set_notes = facts()
+        return {
+            "names": [clip.name for clip in good],
+            "lengths": lengths,
+            "labels": labels,
+            "notes": set_notes + notes,
+            "segments": [clip.segments for clip in good] if any(clip.segments for clip in good) else [],
+            "features": features,
+        }
 
     frames, metadata = cached_frames(title, key, write)
     lengths = np.array(metadata["lengths"], np.int64)
     starts = lengths.cumsum() - lengths
-    return ClipFrames(frames, metadata["names"], lengths, metadata["labels"], tuple(metadata["notes"]), starts)
+    return ClipFrames(
+        frames,
+        metadata["names"],
+        lengths,
+        metadata["labels"],
+        tuple(metadata["notes"]),
+        starts,
+        metadata.get("segments", []),  # frames that were cached by an earlier version have none
+        tuple(metadata.get("features", ())),
+    )
 
 
 def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
@@ -125,6 +150,8 @@ def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
                 "one shape"
             )
         finite = are_finite(block)
+        if clip.segments:  # what is in none of them may be missing
+            finite |= ~in_segments(clip.segments, file.count - begin, len(block))
         if not finite.all():
             at = file.count - begin + int(np.argmin(finite))
             raise InputError(f"{clip.place} holds {NON_FINITE} in frame {at}; mend it")

@@ -16,6 +16,7 @@ from diskoop.errors import InputError
 LABEL_FILES = ("labels.csv", "manifest.csv", "metadata.csv")  # read as labels when directly in the data folder
 SPLIT_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 ROW_NUMBER_NAMES = ("index", "row", "sequence", "id")  # names of a first column that may number the sequences
+UNKNOWN = "unknown"  # the label of a clip that lies in no folder where others do
 FEW = 20  # sequences up to which a column may have a value for each and still be a label
 
 
@@ -71,31 +72,52 @@ def _encode_split(entries: Sequence[str]) -> NDArray[np.int8]:
 def folder_labels(names: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
     """A column for each level of sub-folders that differs between clips, and notes.
 
+    Folders of which some are called train and others test or val are the split. Where those hold folders of unequal
+    depth, the innermost ones are compared, and a clip that has fewer is UNKNOWN there.
+
     Example:
         >>> folder_labels(["train/anna/1.wav", "test/ben/2.wav"])
         ({'split': ['train', 'test'], 'folder': ['anna', 'ben']}, [])
     """
-    folders = [PurePosixPath(name).parts[:-1] for name in names]
-    depth = min(map(len, folders))
+    folders = [list(PurePosixPath(name).parts[:-1]) for name in names]
     columns: dict[str, list[str]] = {}
-    for level in ([parts[at] for parts in folders] for at in range(depth)):
-        words = {word.casefold() for word in level}
-        if len(words) < 2:
-            continue
+    notes: list[str] = []
+    if (at := _split_level(folders)) is not None:
+        columns["split"] = [parts.pop(at) for parts in folders]
+        depths = {
+            split: {len(parts) for parts, own in zip(folders, columns["split"], strict=True) if own == split}
+            for split in set(columns["split"])
+        }
+        deepest = max(map(max, depths.values()))
+        if all(len(depth) == 1 for depth in depths.values()) and any(depth != {deepest} for depth in depths.values()):
+            shallow = sorted(split for split, depth in depths.items() if depth != {deepest})
+            notes.append(f"folders under {', '.join(shallow)} are fewer than elsewhere: what is missing is {UNKNOWN!r}")
+            folders = [[UNKNOWN] * (deepest - len(parts)) + parts for parts in folders]
+    depth = min(map(len, folders))
+    for at in range(depth):
+        level = [parts[at] for parts in folders]
+        if len({word.casefold() for word in level}) > 1:
+            number = len(columns.keys() - {"split"}) + 1
+            columns["folder" if number == 1 else f"folder{number}"] = level
+    if depth < max(map(len, folders)):
+        stray = next(name for name, parts in zip(names, folders, strict=True) if len(parts) == depth)
+        notes.append(f"deeper folders are no labels: {stray} lies in none")
+    return columns, notes
+
+
+def _split_level(folders: Sequence[Sequence[str]]) -> int | None:
+    """The first level of folders that says what trains and what tests or validates."""
+    for at in range(min(map(len, folders))):
+        words = {parts[at].casefold() for parts in folders}
         splits = {SPLIT_WORDS[word] for word in words & SPLIT_WORDS.keys()}
-        if 0 in splits and len(splits) > 1 and "split" not in columns:
+        if 0 in splits and len(splits) > 1:
             if odd := sorted(words - SPLIT_WORDS.keys()):
                 raise InputError(
                     f"beside folders to train and to test (or validate) on there is {odd[0]!r}; put its clips into one "
                     "of them, or take it away"
                 )
-            columns["split"] = level
-        else:
-            number = len(columns.keys() - {"split"}) + 1
-            columns["folder" if number == 1 else f"folder{number}"] = level
-    stray = next((name for name, parts in zip(names, folders, strict=True) if len(parts) == depth), "")
-    notes = [f"deeper folders are no labels: {stray} lies in none"] if depth < max(map(len, folders)) else []
-    return columns, notes
+            return at
+    return None
 
 
 def csv_labels(path: Path, names: Sequence[str], skip_bad: bool) -> tuple[dict[str, list[str]], list[int], list[str]]:

@@ -35,6 +35,7 @@ def register_data_set(name: str, load: Callable[[DataSettings], Sequences], opti
 
     Example:
         >>> import numpy as np
+        >>> from diskoop.data.sequences import Units
         >>> from diskoop.data.splits import split_in_order
         >>> def load_noise(settings):
         ...     x = np.random.default_rng(0).normal(size=(50, 16, 4))
@@ -52,6 +53,8 @@ def register_data_set(name: str, load: Callable[[DataSettings], Sequences], opti
 
 
 _KEYS = tuple(DataSettings.model_fields)
+# What decides the shape and meaning of a frame and the length of a sequence.
+READING_OPTIONS = ("size", "window", "stride", "every", "strip", "columns", "drop", "words", "max_gap")
 
 register_data_set("puppets", puppets.load, ("size", "val_fraction"))
 register_data_set("faces", faces.load, ("size", "val_fraction", "group"))
@@ -119,9 +122,9 @@ def location(source: str | Path) -> dict[str, str]:
 
 
 def settings_like(own: DataSettings, source: str | Path) -> DataSettings:
-    """Settings for another data set with the size, window, stride and step of `own`, as far as they apply to it."""
-    options = DATA_SETS[str(source)].options if source in DATA_SETS else ("size", "window", "stride", "every")
-    kept = {key: getattr(own, key) for key in ("size", "window", "stride", "every") if key in options}
+    """Settings for another data set that is read as `own` is, as far as they apply to it."""
+    options = DATA_SETS[str(source)].options if source in DATA_SETS else READING_OPTIONS
+    kept = {key: getattr(own, key) for key in READING_OPTIONS if key in options}
     return data_settings(source, **kept)
 
 

@@ -21,6 +21,7 @@ class Statistics:
     high: float
     mean: NDArray[np.float64]  # (feature,), over the training sequences
     std: NDArray[np.float64]  # (feature,), 1 where a feature is constant
+    constant: NDArray[np.bool_]  # (feature,)
     non_finite: Indices  # sequences that hold NaN or infinity
 
 
@@ -54,7 +55,7 @@ def compute_statistics(frames: NDArray[Any], starts: Indices, lengths: Indices, 
             least, most = np.minimum(least, part.min(0)), np.maximum(most, part.max(0))
     # Rounding gives a constant feature a deviation too, of 1e-19 or so.
     std = np.where(least < most, np.sqrt(squares / max(count, 1)), 1.0)
-    return Statistics(low, high, mean, std, np.unique(np.array(non_finite, np.int64)))
+    return Statistics(low, high, mean, std, ~(least < most), np.unique(np.array(non_finite, np.int64)))
 
 
 def are_finite(frames: NDArray[Any]) -> NDArray[np.bool_]:
@@ -67,9 +68,18 @@ def are_finite(frames: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def signal_units(statistics: Statistics, dtype: np.dtype[Any], **more: Any) -> Units:
-    """Units with mean 0 and standard deviation 1 in the model; integers come back as floats."""
+    """Units with mean 0 and standard deviation 1 in the model; integers come back as floats.
+
+    The features NAME=WORD of a column of words share one scale, by which their variances add up to 1: a column of many
+    words weighs no more than one of numbers.
+    """
     kept = "float64" if dtype.itemsize > (4 if dtype.kind == "f" else 2) else "float32"
-    return Units(tuple(statistics.std.tolist()), tuple(statistics.mean.tolist()), kept, **more)
+    std = statistics.std.copy()
+    columns = np.array([name.rpartition("=")[0] for name in more.get("features", ())])
+    for column in set(columns.tolist()) - {""}:
+        of_words = columns == column
+        std[of_words] = np.sqrt(np.square(std[of_words & ~statistics.constant]).sum()) or 1.0
+    return Units(tuple(std.tolist()), tuple(statistics.mean.tolist()), kept, **more)
 
 
 def _blocks(frames: NDArray[Any], starts: Indices, lengths: Indices) -> Iterator[tuple[Indices, NDArray[Any]]]:

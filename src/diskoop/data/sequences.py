@@ -268,7 +268,8 @@ class Sequences:
     def stitch(self, x: Array, lengths: Indices | None = None) -> dict[str, Array]:
         """Join windows into whole clips; overlapping windows are averaged.
 
-        A clip of which this set holds only some windows spans its first to its last one.
+        A clip of which this set holds only some windows spans its first to its last one. Frames that are missing in the
+        user's files (a gap in a table) are NaN.
 
         Args:
             x: one array for this set's sequences, (n, time, ...), such as their reconstructions.
@@ -297,14 +298,21 @@ class Sequences:
             for member, begin, length in zip(members, begins, valid[members], strict=True):
                 sums[begin : begin + length] += x[member, :length]
                 counts[begin : begin + length] += 1
-            if not counts.all():
+            holes = np.flatnonzero(counts == 0)
+            if len(holes) and not self._are_missing(self.starts[members[0]] - begins[0] + holes):
                 raise InputError(
-                    f"{self.clip_name(int(members[0]))}: no window holds its frame {int(np.argmin(counts))}, "
+                    f"{self.clip_name(int(members[0]))}: no window holds its frame {holes[0]}, "
                     "so it cannot be stitched; select all of a clip's windows, with data.stride <= data.window"
                 )
+            counts[holes] = np.nan
             mean = sums / counts.reshape(-1, *[1] * (x.ndim - 2))
             whole[self.clip_name(int(members[0]))] = (np.rint(mean) if x.dtype.kind in "ui" else mean).astype(x.dtype)
         return whole
+
+    def _are_missing(self, indices: Indices) -> bool:
+        """Whether these frames of a signal are missing in the user's files: NaN, and in no sequence."""
+        is_signal = not self.is_video and self.frames.dtype.kind == "f"
+        return is_signal and bool(np.isnan(self.frames[indices]).any(1).all())
 
     def label_text(self, index: int) -> str:
         """The labels of one sequence in words, such as `hair bun, action walk left`."""

@@ -13,7 +13,9 @@ from diskoop.plots.sequences import contact_sheet_figure
 from diskoop.plots.style import save_figure
 from diskoop.workflows.clips import draw_indices
 
-RANGE_SAMPLE = 256  # sequences to estimate the range from: a large set need not be read in full
+# To estimate the range from: a large set need not be read in full.
+MIN_RANGE_SEQUENCES = 256
+MAX_RANGE_VALUES = 2**25
 
 
 def describe_data(data: Sequences) -> dict[str, Any]:
@@ -28,19 +30,19 @@ def describe_data(data: Sequences) -> dict[str, Any]:
         "name": data.name,
         "kind": _kind(data),
         "sequences": {split: data.split_size(split) for split in SPLITS},
-        "shape": list(data.shape[1:]),
-        "type": str(data.frames.dtype),
-        "range": _range(data),
-        "labels": {label: _count_values(data, label) for label in data.values if label in data.labels},
-        "notes": list(data.notes),
     }
-    if data.mask is not None:
-        facts["frames"] = [int(data.lengths.min()), int(data.lengths.max())]
-    if data.units.features:
-        facts["features"] = list(data.units.features)
     if data.clips is not None and len(data) > (clips := len(np.unique(data.clips))):
         facts["cut"] = f"windows of up to {data.shape[1]} frames, from {clips} clips"
-    return facts
+    facts["shape"] = list(data.shape[1:])
+    if data.mask is not None:
+        facts["frames"] = [int(data.lengths.min()), int(data.lengths.max())]
+    low, high = _range(data)
+    facts |= {"type": str(data.frames.dtype), "range": [float(low.min()), float(high.max())]}
+    if features := data.units.features:
+        facts["features"] = list(features)
+        facts["feature_ranges"] = dict(zip(features, np.stack([low, high], 1).tolist(), strict=True))
+    facts["labels"] = {label: _count_values(data, label) for label in data.values if label in data.labels}
+    return facts | {"notes": list(data.notes)}
 
 
 def _kind(data: Sequences) -> str:
@@ -51,13 +53,16 @@ def _kind(data: Sequences) -> str:
     return "signal (time, feature)"
 
 
-def _range(data: Sequences) -> list[float]:
-    """The least and the greatest value in a sample of sequences."""
-    low, high = np.inf, -np.inf
-    for index in np.sort(draw_indices(len(data), RANGE_SAMPLE, 0)):
-        x = data.read([int(index)])[0][: data.lengths[index]]
-        low, high = min(low, float(x.min())), max(high, float(x.max()))
-    return [low, high]
+def _range(data: Sequences) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The least and the greatest values in a sample of sequences, of a signal for each feature, (feature,)."""
+    lows, highs = [], []
+    count = max(MIN_RANGE_SEQUENCES, MAX_RANGE_VALUES // int(np.prod(data.shape[1:])))
+    for index in np.sort(draw_indices(len(data), count, 0)):
+        x = data.read([int(index)])[0]  # (time, ...)
+        x = x.reshape(-1, 1) if data.is_video else x
+        lows.append(x.min(0))
+        highs.append(x.max(0))
+    return np.min(lows, 0), np.max(highs, 0)
 
 
 def _count_values(data: Sequences, label: str) -> dict[str, list[int]]:

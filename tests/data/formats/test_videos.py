@@ -221,3 +221,37 @@ def test_a_missing_reader_says_what_to_install(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(InputError, match=r"film\.mp4 needs PyAV: pip install 'diskoop\[video\]'"):
         load_data(path)
+
+
+def test_a_strip_of_frames_is_offered_and_read(tmp_path: Path) -> None:
+    film = moving_square(8, 32, 32)
+    for number in range(4):
+        (tmp_path / ("tall" if number == 3 else "wide")).mkdir(exist_ok=True)
+        strip = np.concatenate(film[:8], 0 if number == 3 else 1)
+        Image.fromarray(strip).save(tmp_path / ("tall" if number == 3 else "wide") / f"{number}.png")
+    with pytest.raises(
+        InputError,
+        match=r"0\.png of 256 x 32 pixels looks like a strip of 8 frames: data\.strip=auto reads .*strip=none",
+    ):
+        load_data(tmp_path / "wide", size=32)
+    for count in ("auto", 8, "8"):
+        clips = load_data(tmp_path, "all", size=32, strip=count)
+        assert clips.shape == (4, 8, 3, 32, 32)
+        assert all(np.array_equal(clips.read([index])[0], np.moveaxis(film, -1, 1)) for index in range(4))
+        assert clips.values == {"folder": ("tall", "wide")}
+    assert load_data(tmp_path, "all", size=32, strip=4).shape[1] == 4  # frames of 64 x 32, cropped
+    with pytest.raises(InputError, match=r"\.png has .* pixels, wanted a multiple of 7 along its longer side"):
+        load_data(tmp_path, size=32, strip=7)
+    frames = load_data(
+        tmp_path / "wide", "all", size=32, strip="none", window=2, split_by="clip", val_fraction=0, test_fraction=0
+    )
+    assert frames.frames.shape == (3, 3, 32, 32)
+    write_frames(tmp_path / "square" / "0", film)
+    with pytest.raises(
+        InputError, match=r"has 32 x 32 pixels, wanted 3 squares at least in a row \(data\.strip=auto\)"
+    ):
+        load_data(tmp_path / "square", strip="auto")
+    with pytest.raises(InputError, match=r"data\.strip should be auto, none or a number of frames from 2, got 1"):
+        load_data(tmp_path / "square", strip=1)
+    with pytest.raises(InputError, match=r"data\.strip = auto is for images, not for videos"):
+        load_data(write_film(tmp_path / "film.mp4", film), strip="auto")

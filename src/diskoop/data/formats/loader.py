@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diskoop.data import gaps
 from diskoop.data.assembly import WindowRule, assemble
 from diskoop.data.clips import SKIP_HINT, Clip, ClipFrames, list_files, read_clips
-from diskoop.data.formats import arrays, audio, tables, videos
+from diskoop.data.formats import arrays, audio, columns, tables, videos
 from diskoop.data.labels import LABEL_FILES, Labels, csv_labels, csv_labels_in_order, encode_labels, folder_labels
 from diskoop.data.scaling import NON_FINITE, compute_statistics
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
@@ -54,7 +55,8 @@ def load(settings: DataSettings) -> Sequences:
     labels, kept, label_notes = _read_labels(path, clip_frames, settings)
     clip_frames = clip_frames.select(kept)
     notes = [*notes, *clip_frames.notes, *label_notes, *labels.notes]
-    dataset = assemble(_title(path), clip_frames, labels, units, settings, WINDOW_RULES[kind], tuple(notes))
+    rule = WINDOW_RULES[kind]
+    dataset = assemble(_title(path), clip_frames, labels, units, settings, rule, tuple(notes), is_own=True)
     load_audio = (lambda name: audio.load_audio(root / name)) if kind == "recordings" else None
     return replace(dataset, load_audio=load_audio)
 
@@ -86,7 +88,7 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     labels = encode_labels(columns, always=(settings.group,))
     notes += labels.notes
     rule = ARRAY_WINDOW_RULES[x.ndim]
-    return assemble(_title(path), clip_frames.select(kept), labels, units, settings, rule, tuple(notes))
+    return assemble(_title(path), clip_frames.select(kept), labels, units, settings, rule, tuple(notes), is_own=True)
 
 
 def _array_labels(contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
@@ -163,10 +165,11 @@ def _read_files(
         return read_clips(_title(path), files, list_clips, [reader], options, settings.skip_bad)
 
     if kind == "tables":
-        layout = tables.first_layout(files, settings.id, settings.time, settings.skip_bad)
-        clips_in = tables.table_clips if layout.id is None else tables.long_table_clips
-        clip_frames = read(lambda: clips_in(root, files, layout), tables, vars(layout))
-        return clip_frames, Units(features=tuple(name for name in layout.features if name not in clip_frames.labels))
+        options = columns.TableOptions.of(settings)
+        reader = tables.TableReader(root, files, options)
+        modules, key = [tables, columns, gaps], vars(options)
+        clip_frames = read_clips(_title(path), files, reader.clips, modules, key, settings.skip_bad, reader.facts)
+        return clip_frames, Units(features=clip_frames.features)
     if kind == "recordings":
         return read(lambda: audio.recording_clips(root, files), audio), Units(rate=audio.RATE)
     if kind == "arrays":
@@ -178,13 +181,21 @@ def _read_files(
                 f"data.size = {settings.size}, but a folder of arrays is read as it is: {clip_frames.frames.shape[1:]}"
             )
         return clip_frames, PIXELS
-    clips_of = videos.video_clips if kind == "videos" else videos.frame_folder_clips
-    return read(lambda: clips_of(root, files, size, every), videos, kind, size, every), PIXELS
+    strip = settings.strip
+
+    def list_clips() -> list[Clip]:
+        if kind == "videos":
+            return videos.video_clips(root, files, size, every)
+        return videos.image_clips(root, files, size, every, strip)
+
+    return read(list_clips, videos, kind, size, every, strip), PIXELS
 
 
 def _check_options(kind: str, settings: DataSettings) -> None:
     """Raise an InputError for settings of another kind; `size` is let pass, since presets of video set it."""
-    for key, kinds in (("every", ("videos", "images")), ("id", ("tables",)), ("time", ("tables",))):
+    for_tables = ("id", "time", "columns", "drop", "words", "max_gap")
+    kinds_of = {"every": ("videos", "images"), "strip": ("images",)} | dict.fromkeys(for_tables, ("tables",))
+    for key, kinds in kinds_of.items():
         given = getattr(settings, key)
         if given != DataSettings.model_fields[key].default and kind not in kinds:
             raise InputError(f"data.{key} = {given} is for {' and '.join(kinds)}, not for {kind}")

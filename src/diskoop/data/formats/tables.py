@@ -2,201 +2,351 @@
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diskoop.data.cache import cannot_write, progress_bar
 from diskoop.data.clips import Blocks, Clip, decoding
 from diskoop.data.csv_rows import read_csv
-from diskoop.errors import InputError, Unavailable, suggest
+from diskoop.data.formats.columns import (
+    Cells,
+    Column,
+    ColumnSummary,
+    Kind,
+    Roles,
+    TableOptions,
+    check_names,
+    format_time,
+    guess_kind,
+    parse_number,
+)
+from diskoop.data.gaps import Segment, complete_segments, fill_gaps, in_segments
+from diskoop.errors import InputError, Unavailable
 from diskoop.storage import cache_folder
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ID_NAMES = ("id", "sequence", "sequence_id", "series", "series_id")
-TIME_NAMES = ("time", "t", "timestamp", "step", "frame")
 INDEX_COLUMN = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # row numbers written by pandas and others
 CHUNK_ROWS = 10_000  # read at a time
-Columns = dict[str, NDArray[Any]]  # name -> numbers (float64), times (datetime64) or text
+Columns = dict[str, Cells]  # name -> (row,)
+MAX_REPEATED = 0.05  # of the rows of a sequence may have the time of another
+MAX_IRREGULAR = 0.2  # of the steps in time, beyond which a long step is no gap
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The roles of a table's columns."""
+class TableReader:
+    """Reads tables into clips, and tells what became of their columns and gaps.
 
-    features: tuple[str, ...]
-    labels: tuple[str, ...]  # columns of text, with one value a sequence
-    time: str | None
-    id: str | None
-
-
-def infer_layout(path: Path, id: str | None, time: str | None) -> Layout:
-    """The roles of the columns, from the first rows.
-
-    Args:
-        path: of the table.
-        id: the column that tells sequences apart; None looks for a usual name, "none" is no column.
-        time: the column that orders rows; None looks for a usual name.
+    All rows go through a temporary file as float64: words as codes, dates as microseconds. What a column is can then be
+    decided from all rows of all tables, while only ids and the different words stay in memory.
     """
-    chunk = next(read_table(path))
-    names = list(chunk)
-    no_id = id == "none" and id not in names
-    id = None if no_id else id
-    for role, given in (("id", id), ("time", time)):
-        if given is not None and given not in names:
-            raise InputError(f"data.{role} = {given}, but {path} has no such column; {suggest(given, names)}")
-    usual = {name.lower(): name for name in reversed(names)}
-    id = None if no_id else id or next((usual[name] for name in ID_NAMES if name in usual), None)
-    time = time or next((usual[name] for name in TIME_NAMES if name in usual), None)
-    rest = [name for name in names if name not in (id, time)]
-    features = tuple(name for name in rest if chunk[name].dtype.kind == "f")
-    if not features:
-        texts = chain.from_iterable(column[:3].tolist() for column in chunk.values() if column.dtype.kind == "U")
-        comma = next((text for text in texts if re.fullmatch(r"-?\d+,\d+", text)), None)
-        fix = f"; write {comma} as {comma.replace(',', '.')}" if comma else ""
-        raise InputError(f"{path} has no column of numbers to learn from, got {', '.join(names)}{fix}")
-    return Layout(features, tuple(name for name in rest if name not in features), time, id)
+
+    def __init__(self, root: Path, files: Sequence[Path], options: TableOptions) -> None:
+        self.root, self.files, self.options = root, files, options
+        self.names: dict[str, None] = {}  # of all columns in all tables
+        self.gap_counts = _GapCounts()
+        self.time_counts = _TimeCounts()
+
+    def clips(self) -> list[Clip]:
+        """A clip for each table, or for each value of the id column in each table, its rows in any order.
+
+        A table that cannot be read becomes a clip that raises its error.
+        """
+        self.id, self.columns = self._first_layout()
+        store = _RowStore()
+        errors: dict[Path, InputError] = {}
+        with progress_bar("reading tables", len(self.files)) as advance:
+            for file in self.files:
+                mark = store.mark()
+                try:
+                    self._store_rows(file, store)
+                except Unavailable:
+                    raise
+                except InputError as error:
+                    store.rewind(mark)
+                    errors[file] = error
+                advance(1)
+        if not store.names:
+            raise errors[self.files[0]]
+        check_names("drop", self.options.drop, self.names, str(self.files[0]))
+        rows, rows_of = store.rows(len(self.columns))
+        summary = ColumnSummary.of(rows, rows_of)
+        self.roles = Roles.of(self.columns, summary, self.options, str(self.files[0]))
+        clips = {file: [_unreadable(self._name(file), file, error)] for file, error in errors.items()}
+        for at, (name, file, place) in enumerate(zip(store.names, store.files, store.places, strict=True)):
+            labels = {self.columns[c].name: self.columns[c].text(summary.firsts[at, c]) for c in self.roles.labels}
+            segments: list[Segment] = []
+            read = partial(self._read, rows, rows_of[at], place, segments)
+            clips.setdefault(file, []).append(Clip(name, place, read, labels, segments=segments))
+        return [clip for file in self.files for clip in clips[file]]
+
+    def facts(self) -> tuple[list[str], list[str]]:
+        """Names of the features, and notes; known when all clips have been read."""
+        roles, notes = self.roles, []
+        if roles.time:
+            notes.append(self.time_counts.note([self.columns[at].name for at in roles.time]))
+        for at in dict.fromkeys(feature.column for feature in roles.features if feature.code is not None):
+            column = self.columns[at]
+            notes.append(
+                f"words: {column.name!r} became {len(column.codes)} features, one for each word "
+                "(data.words=drop leaves it out)"
+            )
+        reasons: dict[str, list[str]] = {}
+        for name, reason in (*roles.left_out, *((name, "data.drop") for name in self.options.drop)):
+            reasons.setdefault(reason, []).append(repr(name))
+        notes += [f"left out: {', '.join(names)} ({reason})" for reason, names in reasons.items()]
+        notes += self.gap_counts.notes(self.options.max_gap)
+        return [feature.name for feature in roles.features], notes
+
+    def _first_layout(self) -> tuple[str | None, list[Column]]:
+        """The id column and the other columns, by the first rows of the first table that can be read."""
+        options, errors = self.options, []
+        for file in self.files:
+            try:
+                chunk = next(read_table(file, lambda name: name == options.id or name.casefold() in ID_NAMES))
+            except Unavailable:
+                raise
+            except InputError as error:
+                errors.append(error)
+                continue
+            check_names("columns", options.columns, list(chunk), str(file))
+            chunk = {name: cells for name, cells in chunk.items() if name not in options.drop}
+            id = self._find_id(file, chunk)
+            return id, [Column(name, guess_kind(cells)) for name, cells in chunk.items() if name != id]
+        raise errors[0]
+
+    def _find_id(self, file: Path, chunk: Columns) -> str | None:
+        given = self.options.id
+        if given is not None and (given != "none" or given in chunk):
+            check_names("id", [given], list(chunk), str(file))
+            return given
+        usual = {name.casefold(): name for name in reversed(list(chunk))}
+        id = next((usual[name] for name in ID_NAMES if name in usual), None)
+        # A column that is different in every row numbers the rows: there is no sequence of two.
+        is_id = id is not None and given is None and len(set(chunk[id])) < max(2, len(chunk[id]))
+        return id if is_id else None
+
+    def _name(self, file: Path) -> str:
+        return file.relative_to(self.root).as_posix()
+
+    def _store_rows(self, file: Path, store: "_RowStore") -> None:
+        wanted = {column.name for column in self.columns} | ({self.id} if self.id is not None else set())
+        prefix = "" if len(self.files) == 1 else f"{self._name(file)}: "
+        done = 0
+        for chunk in read_table(file, lambda name: name == self.id):
+            self.names.update(dict.fromkeys(chunk))
+            if odd := sorted(wanted ^ (chunk.keys() - set(self.options.drop))):
+                verb, them = ("differs", "it") if len(odd) == 1 else ("differ", "them")
+                raise InputError(
+                    f"{file} has other columns than the first table: {', '.join(odd)} {verb}; "
+                    f"data.drop={','.join(odd)} leaves {them} out"
+                )
+            rows = np.stack([column.encode(file, chunk[column.name], done) for column in self.columns], 1)
+            done += len(rows)
+            if self.id is None:
+                store.add(rows, [self._name(file)] * len(rows), file, lambda name: f"{file}")
+                continue
+            if "" in chunk[self.id]:
+                raise InputError(f"{file}: the id column {self.id!r} is empty in some row; fill it in")
+            names = [prefix + id for id in chunk[self.id]]
+            store.add(rows, names, file, lambda name: f"{file}, sequence {name.removeprefix(prefix)},")
+
+    def _read(self, rows: NDArray[np.float64], own: NDArray[np.int64], place: str, segments: list[Segment]) -> Blocks:
+        """The features of one sequence in the order of time; `segments` receives its pieces if it is cut."""
+        cells, breaks = rows[own], np.zeros(0, np.int64)
+        if self.roles.time:
+            order, breaks = self._time_order(cells, place)
+            cells = cells[order]
+        x, filled = fill_gaps(
+            np.stack([feature.read(cells) for feature in self.roles.features], 1), self.options.max_gap
+        )
+        complete = np.logical_not(np.isnan(x).any(1))
+        # A piece that is shorter than the gaps that are filled says little.
+        shortest = 2 if complete.all() else max(2, self.options.max_gap)
+        pieces = complete_segments(complete, breaks, shortest)
+        if not pieces and not complete.all():
+            raise InputError(
+                f"{place.rstrip(',')} has no {shortest} rows in turn without an empty cell; data.drop=COLUMN leaves a "
+                "column out, data.max_gap fills longer gaps"
+            )
+        if pieces and pieces != [(0, len(x))]:
+            segments.extend(pieces)
+            x[~in_segments(pieces, 0, len(x))] = np.nan
+        columns = [self.columns[feature.column].name for feature in self.roles.features]
+        self.gap_counts.add(dict(zip(columns, filled.tolist(), strict=True)), pieces, len(x), place.rstrip(","))
+        yield x
+
+    def _time_order(self, cells: NDArray[np.float64], place: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices that sort the rows by time, and the sorted rows before which time is missing."""
+        times, kind = self.roles.times(self.columns, cells)
+        name = ", ".join(self.columns[at].name for at in self.roles.time)
+        place = place.rstrip(",")
+        if np.isnan(times).any():
+            row = int(np.argmax(np.isnan(times))) + 1
+            raise InputError(f"{place}: the time column {name!r} is empty in row {row}; fill it in")
+        order = np.argsort(times, kind="stable")
+        steps = np.diff(times[order])
+        repeated = np.flatnonzero(steps == 0)
+        if len(repeated) > MAX_REPEATED * len(times):
+            raise InputError(
+                f"{place} has {name} {format_time(times[order][repeated[0]], kind)} twice; if it holds several "
+                "sequences, data.id=COLUMN tells them apart (data.time=none keeps the rows as they are)"
+            )
+        return order, self.time_counts.add(times[order[[0, -1]]], steps, kind, self.options.max_gap)
 
 
-def table_clips(root: Path, files: Sequence[Path], layout: Layout) -> list[Clip]:
-    """A clip for each table."""
-    clips = []
-    for file in files:
-        labels: dict[str, str] = {}  # filled while the table is read
-        read = lambda file=file, labels=labels: _read_sequence(file, layout, labels)  # noqa: E731
-        clips.append(Clip(file.relative_to(root).as_posix(), str(file), read, labels))
-    return clips
+def _unreadable(name: str, file: Path, error: InputError) -> Clip:
+    def read() -> Blocks:
+        raise error
+
+    return Clip(name, str(file), read)
 
 
-def _read_sequence(file: Path, layout: Layout, labels: dict[str, str]) -> Blocks:
-    chunks = list(_chunks(file, layout))
-    times = [_parse_times(file, layout.time, chunk[layout.time]) for chunk in chunks] if layout.time else []
-    for name in layout.labels:
-        unique = list(dict.fromkeys(text for chunk in chunks for text in chunk[name].astype(str)))
-        if len(unique) > 1:
-            raise _changing_label(f"{file}", name)
-        labels[name] = unique[0]
-    features = np.concatenate([_features(file, layout, chunk) for chunk in chunks])
-    yield features[_time_order(f"{file}", np.concatenate(times), layout)] if times else features
+class _GapCounts:
+    """How many cells were filled, and where series were cut."""
+
+    def __init__(self) -> None:
+        self.filled: Counter[str] = Counter()  # by column
+        self.cut = self.pieces = self.lost = self.rows = 0
+        self.longest = (0, "")  # rows, and where
+
+    def add(self, filled: dict[str, int], pieces: Sequence[Segment], rows: int, place: str) -> None:
+        self.filled.update(filled)
+        self.rows += rows
+        if len(pieces) == 1 and pieces[0] == (0, rows):
+            return
+        self.cut += 1
+        self.pieces += len(pieces)
+        self.lost += rows - sum(end - begin for begin, end in pieces)
+        for (_, end), (begin, _) in pairwise([(0, 0), *pieces, (rows, rows)]):
+            if begin - end > self.longest[0]:
+                self.longest = (begin - end, f"rows {end + 1} to {begin} of {place}")
+
+    def notes(self, max_gap: int) -> list[str]:
+        notes = []
+        if total := self.filled.total():
+            by_column = ", ".join(f"{name} {count}" for name, count in self.filled.most_common(4) if count)
+            more = ", ..." if sum(count > 0 for count in self.filled.values()) > 4 else ""
+            notes.append(
+                f"filled: {total} empty cells ({by_column}{more}) in gaps of up to {max_gap} rows, by linear "
+                "interpolation (data.max_gap)"
+            )
+        if self.cut:
+            where = f", the longest gap is {self.longest[1]}" if self.lost else ""
+            notes.append(
+                f"cut at gaps of more than {max_gap} rows (data.max_gap) or at either end: {self.cut} sequences into "
+                f"{self.pieces} pieces, {self.lost} of {self.rows} rows are in none{where}"
+            )
+        return notes
 
 
-def long_table_clips(root: Path, files: Sequence[Path], layout: Layout) -> list[Clip]:
-    """A clip for each value of the id column in each table, its rows in any order.
+class _TimeCounts:
+    """From when to when the rows are, and how regular their steps."""
 
-    Features go through a temporary file; only ids and times stay in memory.
+    def __init__(self) -> None:
+        self.first, self.last = np.inf, -np.inf
+        self.kind: Kind = "number"
+        self.steps: list[float] = []  # the usual one of each sequence
+        self.irregular = self.repeated = self.count = 0
+
+    def add(self, ends: NDArray[np.float64], steps: NDArray[np.float64], kind: Kind, max_gap: int) -> NDArray[np.int64]:
+        """Count the steps of a sequence, and return the rows that a gap in time of over `max_gap` rows precedes."""
+        self.first, self.last, self.kind = min(self.first, ends[0]), max(self.last, ends[1]), kind
+        usual = float(np.median(steps)) if len(steps) else 0.0
+        irregular = np.abs(steps - usual) > 1e-3 * usual
+        self.steps.append(usual)
+        self.irregular += int(irregular.sum())
+        self.repeated += int((steps == 0).sum())
+        self.count += len(steps)
+        is_regular = usual > 0 and irregular.mean() <= MAX_IRREGULAR
+        return np.flatnonzero(steps > (max_gap + 1.5) * usual) + 1 if is_regular else np.zeros(0, np.int64)
+
+    def note(self, names: Sequence[str]) -> str:
+        ends = " to ".join(format_time(value, self.kind) for value in (self.first, self.last))
+        usual = format_step(float(np.median(self.steps)), self.kind)
+        note = f"time: {', '.join(names)}, from {ends} in steps of {usual}"
+        if self.irregular:
+            note += f"; {self.irregular} of {self.count} steps are longer or shorter"
+        return f"{note}, {self.repeated} rows repeat a time" if self.repeated else note
+
+
+def format_step(step: float, kind: Kind) -> str:
+    """A step in time.
+
+    Example:
+        >>> format_step(3.6e9, "date"), format_step(0.5, "number")
+        ('1 h', '0.5')
     """
-    store = _RowStore(layout)
-    for file in files:
-        prefix = "" if len(files) == 1 else f"{file.relative_to(root).as_posix()}: "
-        for chunk in _chunks(file, layout):
-            store.add(file, prefix, chunk)
-    return store.clips()
+    if kind == "number":
+        return f"{step:.4g}"
+    for size, unit in ((8.64e10, "d"), (3.6e9, "h"), (6e7, "min"), (1e6, "s"), (1e3, "ms")):
+        if step >= size:
+            return f"{step / size:.4g} {unit}"
+    return f"{step:.4g} us"
 
 
 class _RowStore:
     """Rows on disk in the order of the tables, and the sequence of each row."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.codes: dict[str, int] = {}  # clip name -> its index
-        self.places: list[str] = []  # where each clip is, for messages
-        self.labels: list[dict[str, str]] = []  # of each clip
-        self.owners: list[NDArray[np.int64]] = []  # clip index of each row, by chunk
-        self.times: list[NDArray[Any]] = []
+    def __init__(self) -> None:
+        self.names: list[str] = []  # of the sequences
+        self.files: list[Path] = []  # that each is in
+        self.places: list[str] = []  # for messages
+        self.codes: dict[str, int] = {}  # name -> index
+        self.owners: list[NDArray[np.int64]] = []  # sequence of each row, by chunk; -1: none
         cache_folder().mkdir(parents=True, exist_ok=True)
         # Lives as long as the clips that read from it; in the cache folder, where there is space.
         self.file = tempfile.TemporaryFile(dir=cache_folder())  # noqa: SIM115
 
-    def add(self, path: Path, prefix: str, chunk: Columns) -> None:
-        layout = self.layout
-        assert layout.id is not None
-        ids = [str(id) for id in chunk[layout.id].tolist()]
-        if "" in ids:
-            raise InputError(f"{path}: the id column {layout.id!r} is empty in some row; fill it in")
-        texts = {name: chunk[name].astype(str) for name in layout.labels}
-        for row, id in enumerate(ids):
-            if prefix + id not in self.codes:
-                self.codes[prefix + id] = len(self.codes)
-                self.places.append(f"{path}, sequence {id},")
-                self.labels.append({name: str(column[row]) for name, column in texts.items()})
-        owners = np.array([self.codes[prefix + id] for id in ids])
-        for name, column in texts.items():
-            changed = np.flatnonzero(column != np.array([self.labels[owner][name] for owner in owners]))
-            if changed.size:
-                raise _changing_label(f"{path}, sequence {ids[changed[0]]}", name)
-        self.owners.append(owners)
-        if layout.time is not None:
-            self.times.append(_parse_times(path, layout.time, chunk[layout.time]))
-        self.file.write(_features(path, layout, chunk).tobytes())
+    def add(self, rows: NDArray[np.float64], names: Sequence[str], file: Path, place: Callable[[str], str]) -> None:
+        """Append rows (row, column) of the sequences called `names`, (row,)."""
+        for name in dict.fromkeys(names):
+            if name not in self.codes:
+                self.codes[name] = len(self.names)
+                self.names.append(name)
+                self.files.append(file)
+                self.places.append(place(name))
+        self.owners.append(np.array([self.codes[name] for name in names]))
+        try:
+            self.file.write(rows.tobytes())
+        except OSError as error:
+            raise cannot_write(error) from None
 
-    def clips(self) -> list[Clip]:
-        self.file.flush()
-        owners, features = np.concatenate(self.owners), self.layout.features
-        rows = np.memmap(self.file, np.float64, "r", shape=(len(owners), len(features)))
+    def mark(self) -> tuple[int, int]:
+        return len(self.names), len(self.owners)
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Forget the sequences and rows that were added since the mark."""
+        sequences, chunks = mark
+        for name in self.names[sequences:]:
+            del self.codes[name]
+        for column in (self.names, self.files, self.places):
+            del column[sequences:]
+        for owners in self.owners[chunks:]:
+            owners[:] = -1
+
+    def rows(self, width: int) -> tuple[NDArray[np.float64], list[NDArray[np.int64]]]:
+        """All rows, (row, width), and the indices of each sequence's rows in the order of the tables."""
+        try:
+            self.file.flush()
+        except OSError as error:
+            raise cannot_write(error) from None
+        owners = np.concatenate(self.owners)
         order = np.argsort(owners, kind="stable")
-        edges = np.searchsorted(owners[order], np.arange(len(self.codes) + 1))
-        rows_of = [order[begin:end] for begin, end in pairwise(edges)]
-        if self.times:
-            times = np.concatenate(self.times)
-            unordered = zip(self.places, rows_of, strict=True)
-            rows_of = [own[_time_order(place.rstrip(","), times[own], self.layout)] for place, own in unordered]
-        constant = _constant_columns(rows, rows_of)
-        varying = np.flatnonzero(~constant)
-        if not len(varying):
-            raise InputError(
-                f"{self.places[0].split(', sequence')[0]}: no column of numbers changes within a sequence, so there is "
-                "nothing to learn from"
-            )
-        clips = []
-        for name, number in self.codes.items():
-            first = rows[rows_of[number][0]]
-            labels = {feature: _to_text(first[at]) for at, feature in enumerate(features) if constant[at]}
-            read = lambda own=rows_of[number]: iter([rows[own][:, varying]])  # noqa: E731
-            clips.append(Clip(name, self.places[number], read, self.labels[number] | labels))
-        return clips
+        edges = np.searchsorted(owners[order], np.arange(len(self.names) + 1))
+        rows = np.memmap(self.file, np.float64, "r", shape=(len(owners), width))
+        return rows, [order[begin:end] for begin, end in pairwise(edges)]
 
 
-def _constant_columns(rows: NDArray[np.float64], rows_of: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
-    """Columns of integers that change between sequences but not within them: labels, not features."""
-    constant = np.ones(rows.shape[1], bool)
-    firsts = []
-    for own in rows_of:
-        values = rows[own]
-        constant &= (values == values[0]).all(0) & (values[0] == np.rint(values[0]))
-        firsts.append(values[0])
-    differ: NDArray[np.bool_] = np.ptp(np.array(firsts), axis=0) > 0
-    return constant & differ
-
-
-def _time_order(place: str, times: NDArray[Any], layout: Layout) -> NDArray[np.int64]:
-    """Indices that sort rows by time; a time that occurs twice is an error."""
-    order = np.argsort(times, kind="stable")
-    repeated = np.flatnonzero(times[order][1:] == times[order][:-1])
-    if repeated.size:
-        raise InputError(
-            f"{place} has {layout.time} {_to_text(times[order][repeated[0]])} twice; if it holds several sequences, "
-            "data.id=COLUMN tells them apart"
-        )
-    return order
-
-
-def _chunks(path: Path, layout: Layout) -> Iterator[Columns]:
-    """Chunks of rows, with the columns of `layout`; ids are text."""
-    wanted = {*layout.features, *layout.labels} | {name for name in (layout.id, layout.time) if name is not None}
-    for chunk in read_table(path, as_text=layout.id):
-        if (odd := sorted(chunk.keys() ^ wanted)) != []:
-            verb = "differs" if len(odd) == 1 else "differ"
-            raise InputError(f"{path} has other columns than the first table: {', '.join(odd)} {verb}")
-        yield chunk
-
-
-def read_table(path: Path, as_text: str | None = None) -> Iterator[Columns]:
-    """Chunks of rows as columns: numbers where the first rows are numbers, text elsewhere and in `as_text`."""
-    chunks = _read_parquet(path, as_text) if path.suffix.lower() == ".parquet" else _read_csv(path, as_text)
+def read_table(path: Path, as_text: Callable[[str], bool] = lambda name: False) -> Iterator[Columns]:
+    """Chunks of rows as columns: text of a CSV; of Parquet numbers, times or text, and text where `as_text` says so."""
+    chunks = _read_parquet(path, as_text) if path.suffix.lower() == ".parquet" else _read_csv(path)
     empty = True
     for chunk in chunks:
         empty = False
@@ -205,108 +355,28 @@ def read_table(path: Path, as_text: str | None = None) -> Iterator[Columns]:
         raise InputError(f"{path} holds no rows, wanted a line of names and a row for each moment")
 
 
-def _read_csv(path: Path, as_text: str | None) -> Iterator[Columns]:
+def _read_csv(path: Path) -> Iterator[Columns]:
     names, rows = read_csv(path)
-    if all(_number(name) is not None for name in names):
+    if all(parse_number(name) is not None for name in names):
         raise InputError(f"{path} begins with numbers ({', '.join(names[:3])}), wanted a line of column names")
-    done, kinds = 0, None
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        columns = dict(zip(names, zip(*chunk, strict=True), strict=True))
-        if kinds is None:
-            kinds = {name: name != as_text and all(map(_may_be_number, column)) for name, column in columns.items()}
-        yield {name: _typed(path, name, column, kinds[name], done) for name, column in columns.items()}
-        done += len(chunk)
+        yield dict(zip(names, zip(*chunk, strict=True), strict=True))
 
 
-def _read_parquet(path: Path, as_text: str | None) -> Iterator[Columns]:
+def _read_parquet(path: Path, as_text: Callable[[str], bool]) -> Iterator[Columns]:
     try:
         from pyarrow import parquet
     except ImportError:
         raise Unavailable(f"reading {path} needs pyarrow: pip install 'diskoop[parquet]'") from None
     with decoding(path, "Parquet table"), parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(CHUNK_ROWS):
-            yield {name: _from_arrow(batch.column(name), name == as_text) for name in batch.schema.names}
+            yield {name: _from_arrow(batch.column(name), as_text(name)) for name in batch.schema.names}
 
 
-def _from_arrow(column: Any, as_text: bool) -> NDArray[Any]:
-    if as_text:
-        return np.array(["" if value is None else str(value) for value in column.to_pylist()])
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind in "uifb":
+def _from_arrow(column: Any, as_text: bool) -> Cells:
+    values = column.to_pylist() if as_text else column.to_numpy(zero_copy_only=False)
+    if not as_text and values.dtype.kind in "uifb":
         return np.asarray(values, np.float64)
-    return np.asarray(values) if values.dtype.kind == "M" else np.array([str(value) for value in values])
-
-
-def _typed(path: Path, name: str, column: Sequence[str], is_number: bool, done: int) -> NDArray[Any]:
-    if not is_number:
-        return np.array(column)
-    numbers = [_number(cell) for cell in column]
-    if None in numbers:
-        row = numbers.index(None)
-        raise InputError(f"{path}: column {name!r} holds {column[row]!r} in row {done + row + 1}, wanted a number")
-    return np.array(numbers, np.float64)
-
-
-def _may_be_number(cell: str) -> bool:
-    return _number(cell) is not None
-
-
-def _number(cell: str) -> float | None:
-    """The number in a cell, NaN where it is empty, None where it is text."""
-    if not cell or cell.lower() in ("na", "n/a", "#n/a", "null", "none"):
-        return float("nan")
-    if "_" in cell:  # Python reads 1_000 as a thousand
-        return None
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def _features(path: Path, layout: Layout, chunk: Columns) -> NDArray[np.float64]:
-    """Features of a chunk, (row, feature)."""
-    for name in layout.features:
-        if chunk[name].dtype.kind != "f":
-            raise InputError(f"{path}: column {name!r} holds words such as {str(chunk[name][0])!r}, wanted numbers")
-    return np.stack([chunk[name] for name in layout.features], axis=1)
-
-
-def _parse_times(path: Path, name: str, column: NDArray[Any]) -> NDArray[Any]:
-    """Times as numbers or datetime64, none missing."""
-    if column.dtype.kind not in "fM":
-        try:
-            column = column.astype("datetime64[us]")
-        except ValueError:
-            raise InputError(
-                f"{path}: the time column {name!r} holds {str(column[0])!r}, wanted numbers or dates such as "
-                "2024-01-31T12:00"
-            ) from None
-    missing = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
-    if missing.any():
-        raise InputError(f"{path}: the time column {name!r} is empty in row {int(np.argmax(missing)) + 1}; fill it in")
-    return column
-
-
-def _changing_label(where: str, name: str) -> InputError:
-    return InputError(
-        f"{where}: the words in column {name!r} change; leave the column out, or if it tells sequences apart, say "
-        f"data.id={name}"
-    )
-
-
-def _to_text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float | np.floating) and float(value).is_integer() else str(value)
-
-
-def first_layout(files: Iterable[Path], id: str | None, time: str | None, skip_bad: bool) -> Layout:
-    """The layout of the first table, or of the first that can be read."""
-    last: InputError | None = None
-    for file in files:
-        try:
-            return infer_layout(file, id, time)
-        except InputError as error:
-            if not skip_bad:
-                raise
-            last = last or error
-    assert last is not None
-    raise last
+    if not as_text and values.dtype.kind == "M":
+        return np.asarray(values)
+    return ["" if value is None else str(value) for value in values]

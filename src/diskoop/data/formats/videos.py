@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from diskoop.errors import InputError, Unavailable
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 BLOCK_FRAMES = 64  # decoded at a time
+MIN_STRIP = 3  # squares in a row from which an image looks like a strip of frames
 
 
 def video_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
@@ -22,11 +24,25 @@ def video_clips(root: Path, files: Sequence[Path], size: int, every: int) -> lis
     return file_clips(root, files, lambda file: _blocks(_decode(file), size, every))
 
 
-def frame_folder_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
-    """A clip for each folder of images, in natural order."""
+def image_clips(root: Path, files: Sequence[Path], size: int, every: int, strip: str | None) -> list[Clip]:
+    """A clip for each folder of images in natural order, or for each image that is a strip of frames.
+
+    Args:
+        root: of the data set.
+        files: the images.
+        size: pixels.
+        every: take every so many-th frame.
+        strip: the number of frames in each image, or "auto" for as many squares as it holds; "none" takes images for
+            single frames, whatever their shape; None does so too, but refuses one that looks like a strip.
+    """
+    if strip not in (None, "none"):
+        return file_clips(root, files, lambda file: _blocks(_cut_strip(file, strip), size, every))
     folders: dict[Path, list[Path]] = {}
     for file in files:
         folders.setdefault(file.parent, []).append(file)
+    if strip is None:
+        for images in folders.values():
+            _refuse_strip(images[0])
     return [
         Clip(
             root.resolve().name if list(folders) == [root] else folder.relative_to(root).as_posix(),
@@ -35,6 +51,37 @@ def frame_folder_clips(root: Path, files: Sequence[Path], size: int, every: int)
         )
         for folder, images in folders.items()
     ]
+
+
+def _squares(width: int, height: int) -> int:
+    """How many squares side by side, or one above the other, fill an image, if they are at least MIN_STRIP; else 0."""
+    short, long = sorted((width, height))
+    return long // short if long % short == 0 and long >= MIN_STRIP * short else 0
+
+
+def _refuse_strip(file: Path) -> None:
+    width = height = 1
+    with suppress(Exception), Image.open(file) as image:  # what is wrong with it is said when it is read
+        width, height = image.size
+    if count := _squares(width, height):
+        raise InputError(
+            f"{file} of {width} x {height} pixels looks like a strip of {count} frames: data.strip=auto reads each "
+            "image as a clip, data.strip=none as one frame, of which the middle square is kept"
+        )
+
+
+def _cut_strip(file: Path, strip: str) -> Iterator[Image.Image]:
+    """The frames of a strip from left to right, or from top to bottom where it is higher than wide."""
+    image = read_image(file)
+    width, height = image.size
+    count = int(strip) if strip != "auto" else _squares(width, height)
+    long = max(width, height)
+    if not count or long % count:
+        wanted = f"a multiple of {count} along its longer side" if count else f"{MIN_STRIP} squares at least in a row"
+        raise InputError(f"{file} has {width} x {height} pixels, wanted {wanted} (data.strip={strip})")
+    step = long // count
+    for begin in range(0, long, step):
+        yield image.crop((begin, 0, begin + step, height) if width >= height else (0, begin, width, begin + step))
 
 
 def _blocks(images: Iterator[Image.Image], size: int, every: int) -> Blocks:
