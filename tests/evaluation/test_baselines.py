@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from diskoop import load_data
-from diskoop.analysis import decomposition
+from diskoop.analysis import decomposition, linear
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery.results import DiscoveryResult
 from diskoop.data.sequences import Sequences, Units
@@ -160,7 +160,7 @@ def test_latents_are_white_whatever_frames_were_sampled(baseline: Baseline, monk
     clips = film()
     run = run_on(clips, 5, 2)
     whole = latents(baseline(run, clips), clips).reshape(-1, 5)
-    monkeypatch.setattr(baselines, "SAMPLE_FRAMES", 8)
+    monkeypatch.setattr(linear, "SAMPLE_FRAMES", 8)
     z, again, other = (latents(baseline(run, clips, seed), clips).reshape(-1, 5) for seed in (0, 0, 1))
     for each in (whole, z, other):
         assert np.allclose(each.mean(0), 0, atol=1e-5)
@@ -173,16 +173,16 @@ def test_latents_are_white_whatever_frames_were_sampled(baseline: Baseline, monk
 def test_a_sample_is_of_real_frames_in_the_models_units(monkeypatch: pytest.MonkeyPatch) -> None:
     clips = ragged()
     frames = real_frames(clips)[0]
-    same = (baselines._sample_frames(clips, 0).numpy()[:, None] == frames).all(-1)
+    same = (linear._sample_frames(clips, 0).numpy()[:, None] == frames).all(-1)
     assert same.any(1).all()
     assert same.any(0).mean() > 0.8
-    monkeypatch.setattr(baselines, "SAMPLE_FRAMES", 50)
-    assert 30 < len(baselines._sample_frames(clips, 0)) <= 50
+    monkeypatch.setattr(linear, "SAMPLE_FRAMES", 50)
+    assert 30 < len(linear._sample_frames(clips, 0)) <= 50
 
 
 def test_a_sample_finds_nearly_the_directions_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are 3072 numbers in a frame and 15 directions are looked along."""
-    monkeypatch.setattr(baselines, "SAMPLE_FRAMES", 100)
+    monkeypatch.setattr(linear, "SAMPLE_FRAMES", 100)
     clips = film()
     run = pca_dmd(run_on(clips, 5, 2), clips)
     frames = torch.from_numpy(clips.x.reshape(-1, 3072) / 255)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from diskoop.cli.options import AsJson, SkipBad, print_summary
+from diskoop.cli.options import AsJson, SkipBad, print_summary, print_verdict, verdict_facts
 from diskoop.errors import InputError
 from diskoop.settings import Settings, merged, parse_overrides, presets, read_yaml
 from diskoop.storage import unused_path
@@ -16,12 +16,16 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train on the puppets (minutes), find factors, draw swaps and what each factor does."""
+    from diskoop.workflows.clips import judge_run
     from diskoop.workflows.demo import run_demo
 
     run, pictures = run_demo(out)
-    print_summary(run.summary() | {"pictures": [str(picture) for picture in pictures]}, as_json)
+    verdict = judge_run(run)
+    facts = run.summary() | verdict_facts(verdict)
+    print_summary(facts | {"pictures": [str(picture) for picture in pictures]}, as_json)
     if not as_json:
         print(f"see {pictures[0]} (looks and motion swapped) and {pictures[1]} (what each factor does)")
+        print_verdict(verdict)
 
 
 def train(
@@ -61,8 +65,13 @@ def train(
         folder = out or unused_path(Path("runs"), name)
         loop.train(settings, folder, start)
     from diskoop.run import load
+    from diskoop.workflows.clips import judge_run
 
-    print_summary(load(folder).summary(), as_json)
+    run = load(folder)
+    verdict = judge_run(run)
+    print_summary(run.summary() | verdict_facts(verdict), as_json)
+    if not as_json:
+        print_verdict(verdict)
 
 
 def _settings(overrides: list[str], config: str | None, start: Path | None, skip_bad: bool) -> Settings:

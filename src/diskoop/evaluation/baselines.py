@@ -6,7 +6,7 @@ that are saved do not replace the run's own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diskoop.analysis.decomposition import chunks, mean_over_frames
+from diskoop.analysis.linear import LinearNetworks, fit_principal_components, fit_slow_features
 from diskoop.data.formats.audio import cepstra
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
@@ -25,21 +26,17 @@ from diskoop.training.frozen_operator import fit_frozen_operator
 
 Codes = NDArray[np.float64]  # (n, features)
 
-SAMPLE_FRAMES = 2000  # whose principal directions span the survey: a covariance of all pixels is too large
-OVERSAMPLING = 3  # times k: the number of those directions
-POWER_ITERATIONS = 4  # of subspace iteration
-MIN_VARIANCE = 1e-10  # of a frame's mean square: less is rounding error in float32
 CALIBRATION_CLIPS = 2048  # sequences at most that calibrate an untrained network's batch norm
 
 
 def pca_dmd(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The k principal components of frames and their operator: DMD around the mean frame."""
-    return _build_run(run, _build_linear(run, train, seed, _choose_principal), train, "pca_dmd")
+    return _build_linear(run, fit_principal_components(train, run.settings.model.k, seed), train, "pca_dmd")
 
 
 def slow_features(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The k uncorrelated linear features of frames that change least from one frame to the next."""
-    return _build_run(run, _build_linear(run, train, seed, _choose_slowest), train, "slow_features")
+    return _build_linear(run, fit_slow_features(train, run.settings.model.k, seed), train, "slow_features")
 
 
 def untrained_network(run: Run, train: Sequences, seed: int = 0) -> Run:
@@ -50,6 +47,11 @@ def untrained_network(run: Run, train: Sequences, seed: int = 0) -> Run:
     model.to(next(run.model.parameters()))
     _calibrate_batch_norm(model, train, seed)
     return _build_run(run, model, train, "untrained_network")
+
+
+def _build_linear(run: Run, networks: LinearNetworks, train: Sequences, name: str) -> Run:
+    model = KoopmanAutoencoder(*networks, run.model.ridge, run.model.scope)
+    return _build_run(run, model.to(next(run.model.parameters())), train, name)
 
 
 def _build_run(run: Run, model: KoopmanAutoencoder, train: Sequences, name: str) -> Run:
@@ -75,128 +77,6 @@ def _calibrate_batch_norm(model: KoopmanAutoencoder, train: Sequences, seed: int
     for places in chunks(len(order)):
         x, mask = train.batch(order[places], next(model.parameters()))
         model.decode(model.encode(x, mask), mask)
-
-
-class LinearEncoder(nn.Module):
-    """(batch, time, ...) -> (batch, time, k): the frame less the mean, along k directions."""
-
-    def __init__(self, mean: Tensor, directions: Tensor) -> None:
-        super().__init__()
-        self.mean = nn.Parameter(mean)  # shaped as a frame
-        self.directions = nn.Parameter(directions)  # (features, k)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if x.shape[2:] != self.mean.shape:
-            raise InputError(f"expected (batch, time, {', '.join(map(str, self.mean.shape))}), got {tuple(x.shape)}")
-        return (x - self.mean).flatten(2) @ self.directions
-
-
-class LinearDecoder(nn.Module):
-    """(batch, time, k) -> (batch, time, ...): the mean frame plus a linear combination of k frames."""
-
-    def __init__(self, mean: Tensor, frames: Tensor) -> None:
-        super().__init__()
-        self.mean = nn.Parameter(mean)  # shaped as a frame
-        self.frames = nn.Parameter(frames)  # (k, features)
-
-    def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.mean + (z @ self.frames).reshape(*z.shape[:2], *self.mean.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class _Survey:
-    """Moments of all training frames along q directions; float64."""
-
-    mean: Tensor  # (features,)
-    basis: Tensor  # (features, q)
-    spread: Tensor  # (q, q): the covariance of y, the frames along the basis
-    change: Tensor  # (q, q): the mean square of y's differences from frame to frame
-    cross: Tensor  # (q, features): the covariance of y and the frames
-    size: float  # a frame's mean square, its features summed
-
-
-# A survey and k -> (q, k at most): features of y that are uncorrelated and have variance 1, so that discovery treats
-# all alike.
-_Choice = Callable[[_Survey, int], Tensor]
-
-
-def _choose_principal(survey: _Survey, k: int) -> Tensor:
-    variances, directions = torch.linalg.eigh(survey.spread)
-    used = variances > MIN_VARIANCE * survey.size
-    white: Tensor = directions[:, used] / variances[used].sqrt()
-    return white.flip(1)[:, :k]
-
-
-def _choose_slowest(survey: _Survey, k: int) -> Tensor:
-    white = _choose_principal(survey, len(survey.spread))
-    slow: Tensor = torch.linalg.eigh(white.T @ survey.change @ white)[1]
-    return white @ slow[:, :k]
-
-
-def _build_linear(run: Run, train: Sequences, seed: int, choose: _Choice) -> KoopmanAutoencoder:
-    """An autoencoder of k linear features that `choose` takes from a survey, decoded by least squares."""
-    k, frame = run.settings.model.k, train.shape[2:]
-    survey = _survey_frames(train, OVERSAMPLING * k, seed)
-    chosen = choose(survey, k)
-    # Where frames do not have k directions the other latents are zero, and so are their eigenvalues.
-    chosen = nn.functional.pad(chosen, (0, k - chosen.shape[1]))
-    mean = survey.mean.reshape(frame)
-    encoder = LinearEncoder(mean, survey.basis @ chosen)
-    decoder = LinearDecoder(mean.clone(), chosen.T @ survey.cross)  # regression on whitened features
-    model = KoopmanAutoencoder(encoder, decoder, run.model.ridge, run.model.scope)
-    return model.to(next(run.model.parameters()))
-
-
-def _survey_frames(train: Sequences, width: int, seed: int) -> _Survey:
-    """The principal directions of some frames, `width` at most, and one pass over all frames along them."""
-    sample = _sample_frames(train, seed)
-    about = sample.mean(0)  # near the mean, so that subtracting costs little precision
-    basis = _principal_directions(sample - about, min(width, len(about)), seed)
-    frames = pairs = 0
-    total, cross = torch.zeros_like(about), torch.zeros_like(basis.T)
-    spread, change = torch.zeros(2, len(cross), len(cross), dtype=torch.float64)
-    for indices in chunks(len(train)):
-        x, mask = train.batch(indices, basis)
-        real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
-        x = x.flatten(2) - about
-        y = x @ basis  # (n, time, q)
-        steps = (y[:, 1:] - y[:, :-1])[real[:, 1:]]
-        x, y = x[real], y[real]
-        frames, pairs = frames + len(y), pairs + len(steps)
-        total += x.sum(0)
-        cross += y.T @ x
-        spread += y.T @ y
-        change += steps.T @ steps
-    moved = total / frames  # from `about` to the mean
-    along = moved @ basis
-    return _Survey(
-        mean=about + moved,
-        basis=basis,
-        spread=spread / frames - torch.outer(along, along),
-        change=change / pairs,
-        cross=cross / frames - torch.outer(along, moved),
-        size=float(sample.square().sum(1).mean()),
-    )
-
-
-def _sample_frames(train: Sequences, seed: int) -> Tensor:
-    """(frames, features) float64 in the model's units: a frame each of sequences that are drawn uniformly."""
-    random = np.random.Generator(np.random.PCG64(seed))
-    owners = random.integers(len(train), size=SAMPLE_FRAMES)
-    places = np.unique(train.starts[owners] + random.integers(train.lengths[owners]))
-    return train.units.to_model(torch.from_numpy(np.array(train.frames[places], np.float64))).flatten(1)
-
-
-def _principal_directions(x: Tensor, width: int, seed: int) -> Tensor:
-    """(features, width): orthonormal columns that span the principal directions of `x` (frames, features).
-
-    Subspace iteration is exact where `x` has no more directions than that, and close where the others are weaker.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    basis = torch.randn(x.shape[1], width, generator=generator, dtype=x.dtype)
-    for _ in range(POWER_ITERATIONS):
-        basis = torch.linalg.qr(x.T @ (x @ basis))[0]
-    return basis
 
 
 def leaky_model(run: Run, train: Sequences, seed: int = 0) -> Run:
