@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from diskoop import load, load_data, train
+from diskoop import run as run_module
 from diskoop.analysis.decomposition import CHUNK
 from diskoop.data import Sequences, Units
 from diskoop.errors import InputError
+from diskoop.evaluation.baselines import pca_dmd, untrained_network
 from diskoop.numerics import fit_operator
 from diskoop.numerics.operator import float64_device
 from diskoop.settings import Settings, TrainSettings
@@ -219,3 +221,66 @@ def test_the_summary_is_of_the_frozen_operator(folder: Path) -> None:
     assert distance[summary["static"] - 1] == pytest.approx(summary["static_gap"])
     assert summary["fitted_on"] == "puppets, 128 training sequences"
     assert summary["last_epoch"]["epoch"] == 1
+
+
+# --- the verdict
+
+
+def test_a_verdict_is_measured_once_on_held_out_clips(
+    series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(series_run, tmp_path / "run", ignore=shutil.ignore_patterns("verdict.json"))
+    run = load(tmp_path / "run")
+    verdict = run.verdict()
+    assert verdict.clips == "180 validation clips of oscillators"
+    assert verdict.has_learnt
+    assert verdict.pca_explained == pytest.approx(1, abs=1e-6)  # the set is linear
+    test = run.verdict("test")
+    assert test.clips == "256 test clips of oscillators"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "judge", lambda *words: pytest.fail("measured again"))
+        assert load(tmp_path / "run").verdict() == verdict
+        assert run.verdict("test") == test
+    run.folder.verdict.write_text("{")
+    assert run.verdict() == verdict
+
+
+def test_pca_judged_as_a_model_is_as_good_as_pca(series_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(series_run, tmp_path / "run")
+    run = load(tmp_path / "run")
+    verdict = pca_dmd(run, run.data("train")).verdict()
+    assert verdict.explained == pytest.approx(verdict.pca_explained)
+    assert verdict.within == pytest.approx(verdict.pca_within, abs=1e-6)
+    assert verdict.problems == []
+
+
+@pytest.mark.parametrize("kind", ["series_run", "video_run", "sound_run"])
+def test_an_untrained_network_has_learnt_nothing(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    shutil.copytree(request.getfixturevalue(kind), tmp_path / "run")
+    run = load(tmp_path / "run")
+    verdict = untrained_network(run, run.data("train")).verdict()
+    assert not verdict.has_learnt
+    assert "it has not learnt these clips; train longer" in verdict.conclusion
+
+
+def test_a_verdict_falls_back_on_test_clips_and_says_where_nothing_was_held_out(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 8, 3)).cumsum(1)
+    np.save(tmp_path / "mine.npy", x)
+    brief: dict[str, Any] = {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}, "train": {"epochs": 1}}
+    data: dict[str, Any] = {"val_fraction": 0}
+    run = train(tmp_path / "mine.npy", tmp_path / "run", reporter=Quiet(), data=data, **brief)
+    assert run.verdict().clips == "4 test clips of mine.npy"
+    data["test_fraction"] = 0
+    run = train(tmp_path / "mine.npy", tmp_path / "all", reporter=Quiet(), data=data, **brief)
+    with pytest.raises(InputError, match=r"no clips of mine\.npy were held out; data\.val_fraction=0\.1 would"):
+        run.verdict()
+    assert not run.folder.verdict.exists()
+
+
+def test_windows_are_counted_with_their_clips(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for number in range(20):
+        write_csv(tmp_path / "in" / f"{number}.csv", {"a": random.normal(size=32), "b": random.normal(size=32)})
+    brief: dict[str, Any] = {"model": {"k": 4, "h": 4}, "spectrum": {"static": 1}, "train": {"epochs": 1}}
+    run = train(tmp_path / "in", tmp_path / "run", reporter=Quiet(), data={"window": 8}, **brief)
+    assert run.verdict().clips == "8 windows of 2 validation clips of in"

@@ -1,10 +1,12 @@
 """a trained run: train, load, decompose, transform, find factors"""
 
+import math
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,25 +16,35 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition, chunk_size, chunks
 from diskoop.analysis.discovery.label_free import LabelFree
 from diskoop.analysis.discovery.results import DiscoveryResult, FactorDiscovery
-from diskoop.data import load_split, location
+from diskoop.analysis.verdict import Verdict, judge
+from diskoop.data import load_split, location, open_data
 from diskoop.data.batches import Batch, prefetch
+from diskoop.data.presets import preset_for
 from diskoop.data.sequences import Sequences, SplitName, Units
 from diskoop.errors import InputError
 from diskoop.factors_file import load_factors, save_factors
 from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.models.linear import fit_principal_components
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.numerics.operator import Operator, fit_operator, float64_device
 from diskoop.numerics.spectrum import MODE_ORDERS, Spectrum
 from diskoop.plots.spectra import draw_spectrum
 from diskoop.plots.style import figure_bytes
 from diskoop.run_folder import RunFolder, load_model, load_operator, load_settings, read_metrics
-from diskoop.settings import Settings, merged, on_data, read_yaml
+from diskoop.settings import Settings, is_own, merged, on_data, read_yaml
 from diskoop.storage import atomic_write, unused_path
 from diskoop.training import loop
+from diskoop.training.frozen_operator import fit_frozen_operator
 from diskoop.training.precision import available_devices
 from diskoop.training.progress import Reporter
+from diskoop.verdict_file import load_verdicts, save_verdicts
 
 DISCOVERY_SEQUENCES = 4096  # at most, that factors are found in
+JUDGED_SEQUENCES = 256  # at most, that a verdict is about
+JUDGED_ELEMENTS = 2**25  # and elements of their frames, so that it takes seconds where clips are long
+PCA_ELEMENTS = 2**26  # elements at most that its PCA is fitted to
+
+HeldOut = Literal["val", "test"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +120,7 @@ class Run:
             method: see `analysis.discovery`; None is `LabelFree()`.
         """
         if clips is None:
-            clips = self.data("train")
-            if len(clips) > DISCOVERY_SEQUENCES:
-                random = np.random.Generator(np.random.PCG64(0))
-                clips = clips.select(np.sort(random.permutation(len(clips))[:DISCOVERY_SEQUENCES]))
+            clips = _draw(self.data("train"), DISCOVERY_SEQUENCES)
         return (method or LabelFree()).find(self.decompose(clips))
 
     def save_factors(self, result: DiscoveryResult) -> "Run":
@@ -129,6 +138,37 @@ class Run:
             again = f"diskoop factors {shlex.quote(str(self.folder.path))}"
             raise InputError(f"{str(self.folder.path)!r} has no factors yet; {again} finds them")
         return self.factors
+
+    def verdict(self, split: HeldOut | None = None) -> Verdict:
+        """What the model has learnt of held-out clips, beside PCA; measured once, then kept in the run's folder.
+
+        Args:
+            split: whose clips; None is the validation split, or the test split where that has more than one clip alone.
+
+        Raises:
+            InputError: nothing was held out.
+        """
+        known, key = load_verdicts(self.folder, self.model), split or "held-out"
+        if key not in known:
+            known[key] = self._judge(split)
+            with suppress(InputError):  # somebody else's folder may be read only
+                save_verdicts(self.folder, known, self.model)
+        return known[key]
+
+    def _judge(self, split: HeldOut | None) -> Verdict:
+        everything = open_data(self.settings.data)
+        if not everything.is_video:
+            everything = replace(everything, units=self.units)
+        chosen = split or _held_out(everything)
+        clips = _draw(everything.split(chosen), JUDGED_SEQUENCES, JUDGED_ELEMENTS)
+        train = _draw(load_split(self.settings.data, "train", everything), len(everything), PCA_ELEMENTS)
+        networks = fit_principal_components(train, self.settings.model.k)
+        model = KoopmanAutoencoder(*networks).to(next(self.model.parameters())).eval()
+        operator = fit_frozen_operator(model, train, self.settings.train.batch_size)
+        pca = replace(self, model=model, operator=operator, factors=None)
+        windows = f"{len(clips)} windows of " if clips.clip_count < len(clips) else ""
+        source = f"{windows}{clips.clip_count} {'validation' if chosen == 'val' else 'test'} clips of {clips.name}"
+        return judge(self.decompose(clips), pca.decompose(clips), source)
 
     def _check_features(self, clips: Sequences) -> None:
         """An InputError unless a signal has the features that were trained on, under their names."""
@@ -172,6 +212,25 @@ class Run:
         }
 
 
+def _held_out(everything: Sequences) -> HeldOut:
+    """The split that a verdict is about: validation before test, but rather one with clips to swap."""
+    splits: tuple[HeldOut, ...] = ("val", "test")
+    for count in (2, 1):
+        for split in splits:
+            if everything.split_size(split) >= count:
+                return split
+    raise InputError(f"no clips of {everything.name} were held out; data.val_fraction=0.1 would hold out a tenth")
+
+
+def _draw(clips: Sequences, count: int, elements: int | None = None) -> Sequences:
+    """`count` of `clips` at most, and at most so many that their frames have `elements`, drawn with a fixed seed."""
+    if elements is not None:
+        count = min(count, max(2, elements // math.prod(clips.shape[1:])))
+    if len(clips) <= count:
+        return clips
+    return clips.select(np.sort(np.random.Generator(np.random.PCG64(0)).permutation(len(clips))[:count]))
+
+
 def train(
     data: str | Path | NDArray[Any],
     out: str | Path | None = None,
@@ -186,7 +245,8 @@ def train(
         data: the name of a registered set, the path of your own files, or an array (n, time, channel, height, width)
             or (n, time, feature). An array is written to `OUT.npy`, where the run finds it again.
         out: a folder for the run, which must not exist; None takes a new one under runs/.
-        preset: a preset's name or a YAML file; None takes the defaults.
+        preset: a preset's name or a YAML file; None takes `video`, `sound` or `series` for your own data, by its kind,
+            and the defaults for a registered set.
         reporter: where progress goes; None is the terminal.
         settings: sections of settings beside the preset's, such as model={"k": 24}, data={"window": 16}.
 
@@ -213,7 +273,10 @@ def train(
         with atomic_write(file) as temporary:
             np.save(temporary, np.asarray(data))
         data = file
-    loop.train(Settings.of(merged(on_data(base, location(data)), changes)), folder, reporter=reporter)
+    where = location(data)
+    if preset is None and is_own(where):
+        base = read_yaml(preset_for(Settings.of({"data": changes.get("data", {}) | where}).data))
+    loop.train(Settings.of(merged(on_data(base, where), changes)), folder, reporter=reporter)
     return load(folder)
 
 

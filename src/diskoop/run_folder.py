@@ -49,6 +49,10 @@ class RunFolder:
         return self.path / "factors.json"
 
     @property
+    def verdict(self) -> Path:
+        return self.path / "verdict.json"
+
+    @property
     def resume_command(self) -> str:
         return f"diskoop train --resume {shlex.quote(str(self.path))}"
 

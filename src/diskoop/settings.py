@@ -1,6 +1,6 @@
 """settings of a run: one small frozen record per stage, YAML in and out, old names mapped to new ones"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -373,6 +373,11 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         if given.get(budget) is not None and given.get(other) is None:
             result["train"][other] = None
     return result
+
+
+def is_own(data: Mapping[str, Any]) -> bool:
+    """Whether a `data` section is about the user's own files, not a registered set."""
+    return data.get("path") is not None and data.get("name") is None
 
 
 def on_data(values: dict[str, Any], location: dict[str, Any]) -> dict[str, Any]:

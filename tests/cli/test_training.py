@@ -28,7 +28,9 @@ def test_train_then_fine_tune(tmp_path: Path) -> None:
     assert "steps to go: 0.00" in result.stderr  # the estimate
     assert "epoch 1/1: loss" in result.stderr
     assert re.search(r"[34] static eigenvalues within \d\.\d+ of 1, the others up to \d\.\d+\n", result.stdout)
+    assert result.stdout.splitlines()[-1].startswith("verdict: poor: the model explains ")
     facts = answer("train", "--from", "runs/oscillators-1", "train.lr=1e-4", cwd=tmp_path)
+    assert facts["verdict"]["clips"] == "180 validation clips of oscillators"
     assert facts["folder"] == str(Path("runs/oscillators-2"))
     tuned = (tmp_path / "runs" / "oscillators-2" / "settings.yaml").read_text()
     assert "lr: 0.0001" in tuned

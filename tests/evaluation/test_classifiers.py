@@ -1,5 +1,6 @@
 """A classifier is right, looks at nothing it should not, and remembers what it learnt."""
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -534,6 +535,63 @@ def test_where_there_is_none_it_says_what_to_doubt(classifier: Classifier, setti
     assert poor.check_accuracy(settings) == wanted
     assert poor.check_accuracy(settings, ("place",)) == wanted.removesuffix(", place 25.00%")
     assert poor.check_accuracy(settings, ("place", "who")) == "required accuracy: none for this set"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "chance", "clips", "reason"),
+    [
+        (0.76, 0.5, 100, None),  # half way is 75%
+        (0.75, 0.5, 100, None),
+        (0.74, 0.5, 100, "its accuracy is 74.0% on 100 clean test sequences, and half way .* are 75.0%"),
+        (0.85, 0.8, 100, "half way from guessing .80.0%. to being always right are 90.0%"),  # above a poor guess
+        (14 / 21, 1 / 3, 21, None),  # half way but for rounding
+        (14 / 21, 1 / 3, 4, r"which guessing \(33.3%\) may reach by luck on 4 clips"),  # windows of four clips
+        (1.0, 0.5, 4, "may reach by luck on 4 clips"),
+        (1.0, 0.5, 5, None),
+        (1.0, 1.0, 50, "may reach by luck"),  # the test split shows one value only
+    ],
+)
+def test_nothing_is_scored_by_a_label_that_it_cannot_tell(
+    classifier: Classifier, series: Sequences, accuracy: float, chance: float, clips: int, reason: str | None
+) -> None:
+    others = dict.fromkeys(series.labels, 1.0)
+    measured = replace(
+        classifier,
+        accuracy=others | {"mark": accuracy},
+        chance=dict.fromkeys(others, 0.25) | {"mark": chance},
+        test_count=100,
+        clip_count=clips,
+    )
+    checked = measured.reliable(DataSettings(path="/mnt/mine"))
+    x = series.x[:3]
+    assert checked.predict(x).keys() == checked.logits(x).keys() == set(checked.labels)
+    if reason is None:
+        assert checked.labels == classifier.labels
+    else:
+        assert checked.labels == tuple(label for label in classifier.labels if label != "mark")
+        assert re.search(reason, checked.excluded["mark"])
+        assert "mark is left out: its accuracy is" in checked.describe()
+        assert "mark" not in checked.check_accuracy(SETTINGS)
+        assert measured.reliable(SETTINGS, ("mark",)).labels == classifier.labels  # nobody asks for it
+    assert measured.reliable(DataSettings(name="puppets")).labels == classifier.labels  # where there is a floor
+    assert np.array_equal(checked.predict(x)["fade"], classifier.predict(x)["fade"])
+
+
+def test_a_classifier_that_can_tell_no_label_is_refused(classifier: Classifier) -> None:
+    blind = replace(classifier, accuracy=dict.fromkeys(classifier.labels, 0.4))
+    with pytest.raises(InputError, match=r"too poor to score anything: level: its accuracy is 40\.0%.*; mark: its"):
+        blind.reliable(SETTINGS)
+    assert blind.reliable(SETTINGS, classifier.labels).labels == classifier.labels
+
+
+def test_chance_is_the_most_frequent_value_of_the_test_split(
+    series: Sequences, cache: Path, classifier: Classifier
+) -> None:
+    """Of the test split alone, measured anew when a classifier comes from the cache."""
+    test = series.split("test")
+    expected = {label: max(np.bincount(codes)) / len(test) for label, codes in test.labels.items()}
+    assert classifier.chance == pytest.approx(expected)
+    assert classifier.clip_count == len(test)
 
 
 def test_labels_that_nobody_asks_it_for_may_be_poor(classifier: Classifier) -> None:

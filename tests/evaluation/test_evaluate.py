@@ -445,6 +445,31 @@ def test_a_classifier_of_frames_must_be_good_too_but_for_what_moves(
         build_context(run, CONFIG)
 
 
+def test_labels_that_a_classifier_cannot_tell_are_left_out_of_a_users_data(
+    puppets: Callable[[float], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not build_context(puppets(1.0), CONFIG).by_frequency
+    run = puppets(0.4)
+    run = replace(run, settings=run.settings.replaced({"data": {"path": "/mnt/mine"}}))
+    context = build_context(run, CONFIG)
+    assert context.by_frequency
+    assert context.classified_labels == ("bright",)
+    assert context.motion_label == "action"  # which it is, judged or not
+    text = "action is left out: its accuracy is 40.0% on 10 clean test sequences"
+    assert text in context.notes[1]
+    origin = chance_results(context).origin
+    assert isinstance(origin, str)
+    assert origin.startswith("that two test sequences agree")
+
+    def blind(*words: Any, single_frames: bool = False) -> Classifier:
+        return classifier_with(0.4, single_frames, bright=0.5)
+
+    monkeypatch.setattr(evaluate, "load_or_train_classifier", blind)
+    context = build_context(run, CONFIG)
+    assert (context.classifier, context.frame_classifier) == (None, None)
+    assert context.notes[1].startswith("no classifier: the classifier is too poor to score anything: bright: its")
+
+
 def test_in_the_context_are_the_sequences_that_the_run_was_trained_on(puppets: Callable[[float], Run]) -> None:
     run = puppets(1.0)
     context = build_context(replace(run, settings=run.settings.replaced({"data": {"limit": 7}})), CONFIG)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diskoop.data.sequences import Sequences
-from diskoop.evaluation import reconstruction
 from diskoop.evaluation.reconstruction import measure_cost, measure_errors
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, Values
@@ -138,12 +137,6 @@ def test_without_a_static_part_there_is_nothing_to_swap_and_back(clips: Sequence
     values = errors(plain_run(clips, 0), clips, CONFIG)
     assert Key("cycle", "static") not in values
     assert all(np.isfinite(value.mean) for value in values.values())
-
-
-def test_the_mean_frame_is_that_of_real_frames(clips: Sequences) -> None:
-    some = cut(clips, behind=1e6)
-    every = np.concatenate([each[:length] for each, length in zip(some.x, some.lengths, strict=True)])
-    assert np.allclose(reconstruction._mean_frame(some), every.mean(0))
 
 
 # --- cost

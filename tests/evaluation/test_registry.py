@@ -14,6 +14,7 @@ from diskoop.evaluation.registry import (
     Outcome,
     all_tables,
     find_motion_label,
+    label_chance,
     metric,
     readable_labels,
 )
@@ -83,6 +84,16 @@ def test_readable_is_what_training_teaches() -> None:
     assert readable_labels(train, clips) == ("more", "both")
     assert readable_labels(replace(train, labels={}), clips) == ()
     assert readable_labels(train, replace(clips, labels={})) == ()
+
+
+def test_chance_of_a_users_own_labels_comes_from_their_frequencies() -> None:
+    clips = Sequences.of(np.zeros((10, 3, 2)), {"hair": np.array([0] * 8 + [2] * 2)}, units=DOUBLE)
+    clips = replace(clips, values={"hair": ("red", "blond", "grey")})
+    assert EvalContext(clips, clips).value_count("hair") == 3
+    own = EvalContext(clips, clips, known_classifier(), by_frequency=True)
+    assert own.value_count("hair") == pytest.approx(1 / (0.64 + 0.04))
+    own = replace(own, clips=replace(clips, labels={"level": clips.labels["hair"]}))
+    assert label_chance("swap", ["level"], own)[Key("swap", "level", "level")].mean == pytest.approx(0.68)
 
 
 def test_swaps_and_baselines_are_repeated_at_most_so_often() -> None:

@@ -170,12 +170,29 @@ def test_known_factors_are_matched_and_score(parts: Decomposition, predict: Any)
     assert matched == {"level": ["level"], "mark": ["mark"]}
     result = matrices(parts, matched, predict)
     assert result.labels == LABELS
-    assert result.classes == (4, 3)
+    assert list(result.classes) == [4, 3]
     assert np.array_equal(np.diag(result.matrix), [1, 1])
     assert abs(result.matrix[0, 1] - 1 / 3) < 0.08
     assert abs(result.matrix[1, 0] - 1 / 4) < 0.08
     assert result.score > 0.95 > result.chance_score
     assert result.kept == 1
+
+
+def test_of_unequal_frequencies_chance_is_that_two_sequences_agree(parts: Decomposition, predict: Any) -> None:
+    """Doing nothing and swapping everything both score the floor, which 1 / values does not tell."""
+    codes = parts.clips.labels["mark"]
+    rare = np.flatnonzero(codes == 0)[:20]
+    some = parts.select(np.concatenate([np.flatnonzero(codes == 1), rare]))
+    share = np.array([(some.clips.labels["mark"] == value).mean() for value in (0, 1)])
+    nothing: dict[str, list[str]] = {"level": [], "mark": []}
+    everything = {label: ["static", "dynamic"] for label in nothing}
+    same, gone = swap_matrices(some, [nothing, everything], predict, by_frequency=True)
+    assert same.classes[1] == pytest.approx(1 / np.square(share).sum())
+    assert same.classes[1] < 2 < swap_matrices(some, [nothing], predict)[0].classes[1] == 3
+    assert same.matrix[0, 1] == pytest.approx(np.square(share).sum(), abs=0.03)
+    assert gone.kept_matrix[0, 1] == pytest.approx(np.square(share).sum(), abs=0.03)
+    assert same.score == pytest.approx(same.chance_score, abs=0.02)
+    assert gone.score == pytest.approx(gone.chance_score, abs=0.02)
 
 
 def test_two_factors_may_stand_for_one_label(parts: Decomposition, predict: Any) -> None:
@@ -614,7 +631,7 @@ def test_two_seeds_share_no_draws(
     used: list[int] = []
     known = matrices(run.decompose(clips.select(range(9))), {"level": ["one"]}, known_classifier().predict)
 
-    def seeded(parts: Any, matchings: Any, predict: Any, seed: int) -> Any:
+    def seeded(parts: Any, matchings: Any, predict: Any, seed: int, by_frequency: bool) -> Any:
         used.append(seed)
         return [known] * len(matchings)
 

@@ -44,7 +44,7 @@ class Quiet(Reporter):
     def log(self, text: str) -> None:
         self.messages.append(text)
 
-    def open(self, total: int, done: int, epochs: int) -> ProgressBar:
+    def open(self, total: int, done: int, epochs: int | None) -> ProgressBar:
         crash_at = self.crash_at
 
         class Crashing(ProgressBar):

@@ -21,6 +21,7 @@ def test_a_swap_of_video_is_pictures_and_arrays(video_run: Path, tmp_path: Path)
     )
     assert facts["pairs"] == [[3, 1000], [7, 2000]]
     assert facts["files"] == ["new/swap.png", "new/swap.npz", "new/swap.webp"]
+    assert not facts["verdict"]["has_learnt"]
     with np.load(tmp_path / "new" / "swap.npz") as arrays:
         x, captions = arrays["x"], arrays["captions"]
     run = load(video_run)
@@ -32,6 +33,9 @@ def test_a_swap_of_video_is_pictures_and_arrays(video_run: Path, tmp_path: Path)
     assert np.array_equal(x[2], parts.swap("static", {0: 1}).decode()[0])
     animation = Image.open(tmp_path / "new" / "swap.webp")
     assert getattr(animation, "n_frames", 1) == 8
+    told = diskoop("swap", str(video_run), "static", "--out", "told", cwd=tmp_path)
+    assert told.stdout.startswith("verdict: poor: the model explains ")  # and goes on
+    assert "wrote told/swap.png" in told.stdout
     again = diskoop("swap", str(video_run), "--out", "new", cwd=tmp_path)
     assert again.returncode == 2
     assert "'new' exists already" in again.stderr

@@ -15,6 +15,7 @@ from diskoop.provenance import commit
 from diskoop.run import Run
 from diskoop.settings import Settings
 from diskoop.training import loop
+from diskoop.workflows.evaluation import ensure_factors
 from tests.helpers.cli import diskoop
 from tests.helpers.media import tone, write_sound
 from tests.helpers.training import SERIES, Quiet
@@ -56,6 +57,8 @@ def test_every_figure_carries_its_origin(series: Path, evaluated: dict[str, Any]
     assert Key("swap_kept", "mark", "level") in values
     assert Key("swap_kept", "level", "level") not in values
     assert "required accuracy: none for this set" in " ".join(evaluated["notes"])
+    assert evaluated["notes"][0].startswith("on 256 test clips of oscillators the model explains ")
+    assert evaluated["verdict"]["clips"] == "256 test clips of oscillators"
 
 
 def test_an_evaluation_is_written_for_people_and_programs(series: Path, evaluated: dict[str, Any]) -> None:
@@ -106,6 +109,15 @@ def test_an_interrupted_evaluation_goes_on(series: Path, tmp_path: Path, monkeyp
     assert "ours: factor swaps\n" in again.stderr
 
 
+def test_factors_of_a_model_that_learnt_nothing_are_measured_and_not_saved(video_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(video_run, tmp_path / "run")
+    reporter = Quiet()
+    run = ensure_factors(load(tmp_path / "run"), reporter)
+    assert run.factors is not None
+    assert not run.folder.factors.exists()
+    assert "its factors are measured and not saved: the model explains " in reporter.messages[-1]
+
+
 def test_runs_side_by_side(series: Path, tmp_path: Path) -> None:
     shutil.copytree(series, tmp_path / "one")
     loop.train(Settings.of(SERIES).replaced({"train": {"seed": 1}}), tmp_path / "two", reporter=Quiet())
@@ -116,6 +128,7 @@ def test_runs_side_by_side(series: Path, tmp_path: Path) -> None:
     scores = [model.values[Key("multifactor", "score")].mean for model in results.models]
     assert scores[0] != scores[1]
     text = (tmp_path / "both.md").read_text(encoding="utf-8")
+    assert all(f"{name}: on 256 test clips of oscillators the model explains" in text for name in ("one", "two"))
     assert "## One factor at a time: what is kept" in text
     assert all(0 < model.values[Key("multifactor", "kept")].mean <= 1 for model in results.models)
     for words, sentence in (

@@ -10,6 +10,9 @@ import pytest
 from PIL import Image
 
 from diskoop import load
+from diskoop.errors import InputError
+from diskoop.evaluation import classifiers
+from diskoop.workflows import factors
 from diskoop.workflows.factors import score_text
 from tests.helpers.cli import answer, diskoop
 
@@ -23,9 +26,17 @@ def copied_run(series_run: Path, tmp_path: Path) -> Path:
 
 def test_factors_are_found_drawn_and_listed(video_run: Path, tmp_path: Path) -> None:
     shutil.copytree(video_run, tmp_path / "run")
-    result = diskoop("factors", "run", "--table", "all.csv", "--split", "val", cwd=tmp_path)
+    words = ("factors", "run", "--table", "all.csv", "--split", "val")
+    refused = diskoop(*words, cwd=tmp_path)  # four steps teach it nothing
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "it has not learnt these clips; train longer" in refused.stderr
+    assert "--anyway looks for factors all the same" in refused.stderr
+    assert not (tmp_path / "run" / "factors.json").exists()
+    assert not (tmp_path / "all.csv").exists()
+    result = diskoop(*words, "--anyway", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "label-free, in puppets, 128 sequences" in result.stdout
+    assert result.stdout.startswith("on 256 validation clips of puppets the model explains")
+    assert result.stdout.index("verdict: poor: ") < result.stdout.index("label-free, in puppets, 128 sequences")
     for name in ("factors", "spectrum", "gap"):
         assert f"wrote run/{name}.png" in result.stdout
         assert np.asarray(Image.open(tmp_path / "run" / f"{name}.png").convert("L")).std() > 5
@@ -122,3 +133,44 @@ def test_a_map_of_clips_is_scored(copied_run: Path, tmp_path: Path) -> None:
     wrong = diskoop(*words[:4], "--color", "levle,mark", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "unknown label 'levle'" in wrong.stderr
+
+
+def test_factors_that_are_there_are_listed_below_a_poor_verdict(video_run: Path, tmp_path: Path) -> None:
+    """Whoever asked for them anyway need not say so again."""
+    shutil.copytree(video_run, tmp_path / "run")
+    run = load(tmp_path / "run")
+    run.save_factors(run.find_factors())
+    listed = diskoop("factors", "run", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "verdict: poor: " in listed.stdout
+    before = (tmp_path / "run" / "factors.json").read_bytes()
+    again = diskoop("factors", "run", "--refit", cwd=tmp_path)
+    assert again.returncode == 2
+    assert (tmp_path / "run" / "factors.json").read_bytes() == before
+
+
+def test_without_a_good_classifier_there_are_factors_and_no_score(
+    copied_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifiers, "MIN_SKILL", 1.01)
+    facts = answer("factors", "run", "--score", cwd=tmp_path)
+    assert "too poor to score anything: level: its accuracy is 100.0%" in facts["no_score"]
+    assert not {"score", "matrix", "kept"} & facts.keys()
+    assert "run/matrix.png" not in facts["files"]
+    assert facts["verdict"]["has_learnt"]
+    said = diskoop("factors", "run", "--score", cwd=tmp_path)
+    assert "no score: the classifier is too poor" in said.stdout
+    searched = diskoop("factors", "run", "--method", "modes", cwd=tmp_path)
+    assert searched.returncode == 2
+    assert "too poor to score anything" in searched.stderr
+
+
+def test_no_modes_are_searched_for_a_label_that_cannot_be_told(
+    series_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = load(series_run)
+    known = factors.load_classifier(run)
+    poor = replace(known, accuracy={**known.accuracy, "mark": 0.4})
+    monkeypatch.setattr(factors, "load_or_train_classifier", lambda *words: poor)
+    with pytest.raises(InputError, match=r"no modes can be searched for mark: its accuracy is 40\.0%"):
+        factors.find_factors(run, factors.DiscoveryConfig("modes", labels=("mark",)))

@@ -55,6 +55,7 @@ class Case(NamedTuple):
 def _sprites_case() -> Case:
     settings = Settings.load("paper-sprites")
     num_clips = sprites.TRAIN * len(sprites.ACTIONS)
+    assert settings.train.epochs is not None  # the paper counts in epochs
     steps = num_clips // settings.train.batch_size * settings.train.epochs
     return Case(settings, (3, sprites.CELL, sprites.CELL), sprites.FRAMES, steps)
 

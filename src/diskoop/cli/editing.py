@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from diskoop.cli.options import AsJson, Data, Device, Operator, Out, RunPath, Seed, Split, print_files
+from diskoop.cli.options import AsJson, Data, Device, Operator, Out, RunPath, Seed, Split, print_files, verdict_facts
 from diskoop.storage import unused_path
 
 NUM_PAIRS = 2  # drawn where none are given
@@ -44,18 +44,21 @@ def swap(
 ) -> None:
     """Give clips the factors of other clips: pictures, animations or sound, and arrays."""
     from diskoop.workflows import editing
-    from diskoop.workflows.clips import load_clips, open_run, parse_pairs
+    from diskoop.workflows.clips import judge_run, load_clips, open_run, parse_pairs
 
     run = open_run(path, device)
+    verdict = judge_run(run)
     clips = load_clips(run, data, split)
     pairs = parse_pairs(clips, pair or [], NUM_PAIRS, seed)
     config = editing.SwapConfig(factors or [], gradual or [], combinations, incremental, amount, operator)
     files = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
     if not as_json:
+        if verdict is not None and verdict.problems:
+            print(verdict.conclusion)
         print(f"pairs: {', '.join(f'{receiver}:{donor}' for receiver, donor in pairs)}")
         if factors and len(factors) > 1:
             print(f"taken all at once: {', '.join(factors)} (--gradual {','.join(factors)} takes one after another)")
-    print_files(files, {"pairs": pairs}, as_json)
+    print_files(files, {"pairs": pairs} | verdict_facts(verdict), as_json)
 
 
 def sample(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diskoop.cli.options import AsJson, Device, RunPath, Seed, print_files
+from diskoop.cli.options import AsJson, Device, RunPath, Seed, print_files, verdict_facts
 from diskoop.errors import InputError
 from diskoop.settings import parse_overrides
 
@@ -38,13 +38,14 @@ def evaluate(
     """Measure all that a run's data allow: swaps, samples, codes, speakers, errors. Repeat it to continue."""
     from diskoop.training.progress import Reporter
     from diskoop.workflows import evaluation
-    from diskoop.workflows.clips import open_run
+    from diskoop.workflows.clips import judge_run, open_run
 
     config = _eval_config(seed, repeats, limit, motion_label, speaker_label, baselines)
-    results, files = evaluation.evaluate(open_run(path, device), config, Reporter())
+    run = open_run(path, device)
+    results, files = evaluation.evaluate(run, config, Reporter())
     if not as_json:
         evaluation.print_results(results)
-    print_files(files, results.as_json(), as_json)
+    print_files(files, results.as_json() | verdict_facts(judge_run(run, "test")), as_json)
 
 
 def compare(

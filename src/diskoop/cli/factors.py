@@ -5,7 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from diskoop.cli.options import AsJson, Data, Device, Operator, RunPath, Split, print_files, require_option
+from diskoop.cli.options import (
+    AsJson,
+    Data,
+    Device,
+    Operator,
+    RunPath,
+    Split,
+    print_files,
+    print_verdict,
+    require_option,
+    verdict_facts,
+)
 from diskoop.errors import InputError
 
 
@@ -29,6 +40,9 @@ def factors(
         str | None, typer.Option(metavar="L,L", help="With --method guided or modes: only these labels.")
     ] = None,
     refit: Annotated[bool, typer.Option("--refit", help="Find factors even if the run has some.")] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Find factors even if the model has not learnt its clips.")
+    ] = False,
     rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename a factor; repeatable.")] = None,
     score: Annotated[
         bool,
@@ -56,7 +70,7 @@ def factors(
     """Find factors, name them, draw what each does; --table writes them out for every clip."""
     from diskoop.analysis.tables import table_writer, write_table
     from diskoop.workflows import factors as work
-    from diskoop.workflows.clips import load_clips, open_run, split_names
+    from diskoop.workflows.clips import judge_run, load_clips, open_run, split_names
 
     require_option(method in (None, "label-free"), "--method label-free", {"--count": count})
     require_option(method == "guided", "--method guided", {"--per-value": per_value})
@@ -73,18 +87,23 @@ def factors(
     config = work.DiscoveryConfig(
         method or "label-free", count, per_value or 5, exhaustive, alone, tuple(split_names(labels or ""))
     )
-    run, files = work.prepare_factors(open_run(path, device, factors=not refit), config, rename or [])
-    facts: dict[str, Any] = work.summarize_factors(run)
+    run = open_run(path, device, factors=not refit)
+    verdict = judge_run(run)
+    if run.factors is None and not anyway:
+        work.require_learnt(verdict)
+    run, files = work.prepare_factors(run, config, rename or [])
+    facts: dict[str, Any] = verdict_facts(verdict) | work.summarize_factors(run)
     files += work.draw_factors(run)
     if score:
-        scores, picture = work.score_factors(run)
+        scores, pictures = work.score_factors(run)
         facts |= scores
-        files.append(picture)
+        files += pictures
     if table is not None:
         files.append(write_table(run.decompose(load_clips(run, data, split), operator), table, frames))
     if embed is not None:
         facts["clusters"], picture = work.draw_embedding(run, embed, color, fix, data, split)
         files.append(picture)
     if not as_json:
+        print_verdict(verdict)
         work.print_factors(run, facts)
     print_files(files, facts, as_json)

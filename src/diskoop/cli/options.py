@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diskoop.errors import InputError
+
+if TYPE_CHECKING:
+    from diskoop.analysis.verdict import Verdict
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be read, and list them.")]
@@ -47,6 +50,17 @@ def print_files(files: list[Path], facts: dict[str, Any], as_json: bool) -> None
             print(f"wrote {file}")
     if sounds:
         print(f"wrote {sounds[0]} to {sounds[-1].name}, in the order of the picture's rows")
+
+
+def verdict_facts(verdict: "Verdict | None") -> dict[str, Any]:
+    """A verdict as an entry of the object that --json prints."""
+    return {"verdict": None if verdict is None else verdict.as_dict()}
+
+
+def print_verdict(verdict: "Verdict | None") -> None:
+    """Print the figures of a verdict, and the verdict in the last line."""
+    for sentence in [] if verdict is None else verdict.sentences():
+        print(sentence)
 
 
 def print_summary(summary: dict[str, Any], as_json: bool) -> None:

@@ -1,13 +1,14 @@
 """the commands train and demo"""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from diskoop.cli.options import AsJson, SkipBad, print_summary
+from diskoop.cli.options import AsJson, SkipBad, print_summary, print_verdict, verdict_facts
 from diskoop.errors import InputError
-from diskoop.settings import Settings, merged, parse_overrides, presets, read_yaml
+from diskoop.settings import Settings, is_own, merged, parse_overrides, presets, read_yaml
 from diskoop.storage import unused_path
 
 
@@ -16,12 +17,16 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train on the puppets (minutes), find factors, draw swaps and what each factor does."""
+    from diskoop.workflows.clips import judge_run
     from diskoop.workflows.demo import run_demo
 
     run, pictures = run_demo(out)
-    print_summary(run.summary() | {"pictures": [str(picture) for picture in pictures]}, as_json)
+    verdict = judge_run(run)
+    facts = run.summary() | verdict_facts(verdict)
+    print_summary(facts | {"pictures": [str(picture) for picture in pictures]}, as_json)
     if not as_json:
         print(f"see {pictures[0]} (looks and motion swapped) and {pictures[1]} (what each factor does)")
+        print_verdict(verdict)
 
 
 def train(
@@ -29,7 +34,12 @@ def train(
         list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, such as model.k=24.")
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", "-c", help=f"A YAML file, or a preset: {', '.join(presets())}.")
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help=f"A YAML file, or a preset: {', '.join(presets())}. Your own files have one by their kind.",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
     start: Annotated[
@@ -47,18 +57,12 @@ def train(
 ) -> None:
     """Train a model; after Ctrl-C, --resume goes on and --end makes do with what there is."""
     if resume is not None or end is not None:
-        if config or out or start or skip_bad or (resume and end) or (end and overrides):
+        if config or out or start or skip_bad or (end and (resume or overrides)):
             raise InputError(
-                "--resume takes settings of train, loss and spectrum beside it and --end nothing; --from starts a new "
-                "run with other settings"
+                "--resume takes settings of train, loss and spectrum beside it, --end none; --from starts a new run "
+                "with other settings"
             )
-        from diskoop.training import loop
-
-        if resume is not None:
-            loop.resume(resume, changes=parse_overrides(overrides or []))
-        elif end is not None:
-            loop.end(end)
-        folder = resume or end  # type: ignore[assignment]
+        folder = _go_on(resume, overrides or []) if resume is not None else _end(end or Path())
     else:
         settings = _settings(overrides or [], config, start, skip_bad)
         if show:
@@ -70,8 +74,27 @@ def train(
         folder = out or unused_path(Path("runs"), name)
         loop.train(settings, folder, start)
     from diskoop.run import load
+    from diskoop.workflows.clips import judge_run
 
-    print_summary(load(folder).summary(), as_json)
+    run = load(folder)
+    verdict = judge_run(run)
+    print_summary(run.summary() | verdict_facts(verdict), as_json)
+    if not as_json:
+        print_verdict(verdict)
+
+
+def _go_on(run: Path, overrides: list[str]) -> Path:
+    from diskoop.training import loop
+
+    loop.resume(run, changes=parse_overrides(overrides))
+    return run
+
+
+def _end(run: Path) -> Path:
+    from diskoop.training import loop
+
+    loop.end(run)
+    return run
 
 
 def _settings(overrides: list[str], config: str | None, start: Path | None, skip_bad: bool) -> Settings:
@@ -81,7 +104,13 @@ def _settings(overrides: list[str], config: str | None, start: Path | None, skip
         from diskoop.run_folder import RunFolder, load_settings
 
         base = load_settings(RunFolder(start)).model_dump()
+    changes = parse_overrides(overrides)
+    if config is None and start is None and is_own(changes.get("data", {})):
+        from diskoop.data.presets import preset_for
+
+        config = preset_for(Settings.of({"data": changes["data"]}).data)
+        print(f"settings of the preset {config}; -c chooses others", file=sys.stderr)
     if config is not None:
         base = merged(base, read_yaml(config))
-    settings = Settings.of(merged(base, parse_overrides(overrides)))
+    settings = Settings.of(merged(base, changes))
     return settings.replaced({"data": {"skip_bad": True}}) if skip_bad else settings

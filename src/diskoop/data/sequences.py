@@ -170,6 +170,11 @@ class Sequences:
         return self.frames.ndim == 4
 
     @property
+    def clip_count(self) -> int:
+        """Number of clips that the sequences are, or are windows of."""
+        return len(self) if self.clips is None else len(np.unique(self.clips))
+
+    @property
     def mask(self) -> NDArray[np.bool_] | None:
         """(n, time), true where a frame exists; None where all sequences are as long as the longest."""
         return length_mask(self.lengths)

@@ -19,7 +19,7 @@ from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
-from diskoop.models.linear import FeatureChoice, fit_linear, principal_components, slowest_features
+from diskoop.models.linear import LinearNetworks, fit_principal_components, fit_slow_features
 from diskoop.models.residual import ResidualEncoder, start_from_pca
 from diskoop.run import Run
 from diskoop.run_folder import RunFolder
@@ -32,12 +32,12 @@ CALIBRATION_CLIPS = 2048  # sequences at most that calibrate an untrained networ
 
 def pca_dmd(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The k principal components of frames and their operator: DMD around the mean frame."""
-    return _build_run(run, _build_linear(run, train, seed, principal_components), train, "pca_dmd")
+    return _build_linear(run, fit_principal_components(train, run.settings.model.k, seed), train, "pca_dmd")
 
 
 def slow_features(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The k uncorrelated linear features of frames that change least from one frame to the next."""
-    return _build_run(run, _build_linear(run, train, seed, slowest_features), train, "slow_features")
+    return _build_linear(run, fit_slow_features(train, run.settings.model.k, seed), train, "slow_features")
 
 
 def untrained_network(run: Run, train: Sequences, seed: int = 0) -> Run:
@@ -50,6 +50,11 @@ def untrained_network(run: Run, train: Sequences, seed: int = 0) -> Run:
     model.to(next(run.model.parameters()))
     _calibrate_batch_norm(model, train, seed)
     return _build_run(run, model, train, "untrained_network")
+
+
+def _build_linear(run: Run, networks: LinearNetworks, train: Sequences, name: str) -> Run:
+    model = KoopmanAutoencoder(*networks, run.model.ridge, run.model.scope)
+    return _build_run(run, model.to(next(run.model.parameters())), train, name)
 
 
 def _build_run(run: Run, model: KoopmanAutoencoder, train: Sequences, name: str) -> Run:
@@ -75,13 +80,6 @@ def _calibrate_batch_norm(model: KoopmanAutoencoder, train: Sequences, seed: int
     for places in chunks(len(order)):
         x, mask = train.batch(order[places], next(model.parameters()))
         model.decode(model.encode(x, mask), mask)
-
-
-def _build_linear(run: Run, train: Sequences, seed: int, choose: FeatureChoice) -> KoopmanAutoencoder:
-    """An autoencoder of k linear features of frames."""
-    networks = fit_linear(train, run.settings.model.k, choose, seed)
-    model = KoopmanAutoencoder(*networks, run.model.ridge, run.model.scope)
-    return model.to(next(run.model.parameters()))
 
 
 def leaky_model(run: Run, train: Sequences, seed: int = 0) -> Run:

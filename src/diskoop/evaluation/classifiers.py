@@ -6,7 +6,7 @@ is measured once and reported with every score. A frame classifier predicts from
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -41,6 +41,10 @@ MAX_BLUR = 1.5  # pixels, of a training clip
 MAX_NOISE = 0.03  # in the model's units
 REQUIRED_ACCURACY = {"sprites": 0.99, "puppets": 0.99}  # of these sets; a classifier below scores nothing
 GOOD_ACCURACY = 0.99  # elsewhere a label may be harder; below this there is a note
+# Where none is required, a label is scored if its classifier is at least half way from guessing the most frequent value
+# to being always right: below that it misses more of what a guess misses than it finds, and scores tell of its errors.
+MIN_SKILL = 0.5
+MIN_DEVIATIONS = 2.0  # and above a guess by so many of its standard deviations, for a few test clips prove little
 FINGERPRINT_CLIPS = 4096  # sequences of which a frame goes into the cache key
 
 
@@ -55,10 +59,12 @@ class Classifier:
         network: frames in the model's units -> logits for each label.
         values: label -> what each code means.
         accuracy: label -> accuracy on clean test sequences.
-        excluded: label -> why it cannot be classified.
+        excluded: label -> why it cannot be classified, or is not; `predict` leaves it out.
         units: of the sequences.
         test_count: the number of test sequences, or frames, behind `accuracy`.
         single_frames: whether it was trained on single frames.
+        chance: label -> accuracy of guessing the most frequent value of the test split; by default 1 / values.
+        clip_count: the number of test clips that those sequences are windows, or frames, of; by default `test_count`.
     """
 
     network: "ClassifierNetwork"
@@ -68,13 +74,15 @@ class Classifier:
     units: Units
     test_count: int
     single_frames: bool = False
+    chance: Mapping[str, float] = field(default_factory=dict)
+    clip_count: int | None = None
 
     def __repr__(self) -> str:
         return f"Classifier({', '.join(self.labels)})"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(self.values)
+        return tuple(label for label in self.values if label not in self.excluded)
 
     def describe(self) -> str:
         """One line: its accuracy, and which labels it does not classify."""
@@ -92,9 +100,8 @@ class Classifier:
         Raises:
             InputError: if the classifier stays below it.
         """
-        name = settings.name or ("puppets" if settings.path is None else None)
-        required = REQUIRED_ACCURACY.get(name or "")
-        checked = {label: value for label, value in self.accuracy.items() if label not in ignore}
+        name, required = _set_name(settings), _required_accuracy(settings)
+        checked = {label: value for label, value in self.accuracy.items() if label not in (*ignore, *self.excluded)}
         poor = {label: value for label, value in checked.items() if value < (required or GOOD_ACCURACY)}
         listed = ", ".join(f"{label} {value:.2%}" for label, value in poor.items())  # 98.99% is not 99.0%
         if required is None:
@@ -106,6 +113,34 @@ class Classifier:
                 f"{name} expected an accuracy of {required:.0%} on every label, got {listed}"
             )
         return f"required accuracy: {required:.0%} on {name}, reached"
+
+    def reliable(self, settings: DataSettings, ignore: Sequence[str] = ()) -> "Classifier":
+        """This classifier without the labels that it cannot tell; labels in `ignore` do not count.
+
+        Where the set of `settings` requires an accuracy, `check_accuracy` decides instead.
+
+        Raises:
+            InputError: if none is left.
+        """
+        if _required_accuracy(settings) is not None:
+            return self
+        checked = [label for label in self.labels if label not in ignore]
+        poor = {label: why for label in checked if (why := self._weakness(label))}
+        if checked and len(poor) == len(checked):
+            reasons = "; ".join(f"{label}: {why}" for label, why in {**self.excluded, **poor}.items())
+            raise InputError(f"the classifier is too poor to score anything: {reasons}")
+        return replace(self, excluded={**self.excluded, **poor})
+
+    def _weakness(self, label: str) -> str | None:
+        """Why nothing can be scored by a label, if nothing can."""
+        accuracy, chance = self.accuracy[label], self.chance.get(label, 1 / len(self.values[label]))
+        required, clips = chance + MIN_SKILL * (1 - chance), self.clip_count or self.test_count
+        found = f"its accuracy is {accuracy:.1%} on {self.test_count} clean test {self._inputs}"
+        if accuracy < required - 1e-9:  # not by rounding
+            return f"{found}, and half way from guessing ({chance:.1%}) to being always right are {required:.1%}"
+        if accuracy <= chance + MIN_DEVIATIONS * (chance * (1 - chance) / clips) ** 0.5:
+            return f"{found}, which guessing ({chance:.1%}) may reach by luck on {clips} clips"
+        return None
 
     def predict_frames(self, x: ClipBatches, lengths: ArrayLike | None = None) -> dict[str, Indices]:
         """Label -> (n, time): the value predicted from each frame alone; -1 behind the end of a sequence."""
@@ -151,7 +186,8 @@ class Classifier:
         logits = torch.cat(outputs).float().cpu()
         if not finite:
             raise InputError("expected finite values to classify, got some that are infinite or no numbers")
-        return {label: part.numpy() for label, part in zip(self.values, logits.split(classes, 1), strict=True)}  # type: ignore[no-untyped-call]
+        by_label = zip(self.values, logits.split(classes, 1), strict=True)  # type: ignore[no-untyped-call]
+        return {label: part.numpy() for label, part in by_label if label not in self.excluded}
 
     def _forward(self, x: Tensor, lengths: Indices, weight: Tensor) -> tuple[list[Tensor], Tensor | bool]:
         """Logits (n, values) for each label, and whether all real frames are finite."""
@@ -194,6 +230,20 @@ class Classifier:
         if not name.startswith(("uint", "int", "float")) or (whole and name != self.units.dtype):
             raise InputError(f"expected values as {self.units.dtype} to classify, got {name}")
         return given if isinstance(given, Tensor) else torch.from_numpy(given)
+
+
+def _set_name(settings: DataSettings) -> str | None:
+    """The name of the set that `settings` describe; None of the user's own files."""
+    return settings.name or ("puppets" if settings.path is None else None)
+
+
+def _required_accuracy(settings: DataSettings) -> float | None:
+    return REQUIRED_ACCURACY.get(_set_name(settings) or "")
+
+
+def is_own_data(settings: DataSettings) -> bool:
+    """Whether `settings` describe the user's own files, with whatever frequencies of labels they have."""
+    return _set_name(settings) is None
 
 
 def _to_native_order(x: Array) -> Array:
@@ -286,7 +336,17 @@ def train_classifier(
     reporter.log(f"training a classifier of {', '.join(values)} on {of}{len(train_set)} sequences of {everything.name}")
     _fit_network(network.to(device), train_set, list(values), seed, steps, reporter, single_frames)
     test_count = int(test_set.lengths.sum()) if single_frames else len(test_set)
-    classifier = Classifier(network.eval(), values, {}, excluded, everything.units, test_count, single_frames)
+    classifier = Classifier(
+        network.eval(),
+        values,
+        {},
+        excluded,
+        everything.units,
+        test_count,
+        single_frames,
+        _guess_accuracy(test_set),
+        test_set.clip_count,
+    )
     return replace(classifier, accuracy=_test_accuracy(classifier, test_set))
 
 
@@ -410,6 +470,12 @@ def _test_accuracy(classifier: Classifier, data: Sequences) -> dict[str, float]:
     return {label: count / classifier.test_count for label, count in correct.items()}
 
 
+def _guess_accuracy(data: Sequences) -> dict[str, float]:
+    """Label -> the share of its most frequent value in `data`."""
+    counts = {label: np.unique(codes, return_counts=True)[1] for label, codes in data.labels.items()}
+    return {label: float(each.max() / len(data)) for label, each in counts.items()}
+
+
 def load_or_train_classifier(
     everything: Sequences,
     settings: DataSettings,
@@ -442,7 +508,9 @@ def _load(path: Path, everything: Sequences, device: str) -> Classifier:
     weights, record = read_tensors(path, "classifier")
     network = ClassifierNetwork(everything.shape[2:], [len(names) for names in record["values"].values()])
     load_weights(network, weights, path)
-    return Classifier(network.to(device).eval(), units=everything.units, **record)
+    test = everything.split("test")
+    record |= {"units": everything.units, "chance": _guess_accuracy(test), "clip_count": test.clip_count}
+    return Classifier(network.to(device).eval(), **record)
 
 
 def _cache_key(everything: Sequences, settings: DataSettings) -> str:

@@ -13,7 +13,7 @@ from diskoop.data.cache import digest
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.baselines import BASELINES, SPEECH_BASELINES, leaky_model
-from diskoop.evaluation.classifiers import load_or_train_classifier
+from diskoop.evaluation.classifiers import is_own_data, load_or_train_classifier
 from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Metric, Outcome, find_motion_label
 from diskoop.evaluation.results import Key, ModelResults, Values, from_records, to_records
 from diskoop.evaluation.speech import find_speaker_label, verification_error, whole_recordings
@@ -61,24 +61,41 @@ def build_context(run: Run, config: EvalConfig, reporter: Reporter | None = None
     device = str(next(run.model.parameters()).device)
     classifier = frame_classifier = None
     try:
-        classifier = load_or_train_classifier(everything, settings, device, reporter) if config.use_classifier else None
+        if config.use_classifier:
+            classifier = load_or_train_classifier(everything, settings, device, reporter).reliable(settings)
     except InputError as error:
         notes.append(f"no classifier: {error}")
-    motion_label = config.motion_label or find_motion_label(() if classifier is None else classifier.labels)
+    motion_label = config.motion_label or find_motion_label(() if classifier is None else classifier.values)
     if classifier is not None:
         if motion_label is None:
             labels = ", ".join(classifier.labels)
             notes.append(f"no Acc: which of {labels} says what is done, if one does, --motion-label tells")
         notes += [classifier.describe(), classifier.check_accuracy(settings)]
         if everything.is_video:
-            frame_classifier = load_or_train_classifier(everything, settings, device, reporter, single_frames=True)
-            notes += [
-                f"of single frames, {frame_classifier.describe()}",
-                frame_classifier.check_accuracy(settings, ignore=(motion_label or "",)),
-            ]
+            ignore = (motion_label or "",)
+            of_frames = load_or_train_classifier(everything, settings, device, reporter, single_frames=True)
+            try:
+                frame_classifier = of_frames.reliable(settings, ignore)
+            except InputError as error:
+                notes.append(f"of single frames, {error}")
+            else:
+                notes += [
+                    f"of single frames, {frame_classifier.describe()}",
+                    frame_classifier.check_accuracy(settings, ignore),
+                ]
     fewer = f" ({config.swap_repeats} of swaps and baselines)" if config.swap_repeats < config.repeats else ""
     notes.append(f"{config.repeats} repetitions{fewer}, batches of {config.batch_size}, seed {config.seed}")
-    return EvalContext(train, clips, classifier, config, frame_classifier, motion_label, speaker_label, tuple(notes))
+    return EvalContext(
+        train,
+        clips,
+        classifier,
+        config,
+        frame_classifier,
+        motion_label,
+        speaker_label,
+        tuple(notes),
+        is_own_data(settings),
+    )
 
 
 def _check_motion_label(label: str | None, clips: Sequences) -> None:
@@ -246,5 +263,6 @@ def chance_results(context: EvalContext) -> ModelResults:
     for metric in METRICS.values():
         if metric.chance is not None:
             values |= metric.chance(context)
-    origin = "1 / number of values; of the score, what doing nothing gets; of what is kept, what swapping all keeps"
+    guess = "that two test sequences agree" if context.by_frequency else "1 / number of values"
+    origin = f"{guess}; of the score, what doing nothing gets; of what is kept, what swapping all keeps"
     return ModelResults("chance", values, origin)

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.decomposition import Decomposition, chunks
+from diskoop.analysis.verdict import variance_explained
 from diskoop.data.sequences import Sequences
 from diskoop.evaluation.metrics import reconstruction_error
 from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome, metric
@@ -34,8 +35,9 @@ def _error_tables(labels: Sequence[str], motion_label: str | None) -> list[Table
         Column("cycle error", "cycle", "static", better="↓"),
     ]
     remark = (
-        "In the data's units. The cycle error is how far the static code of a swapped, decoded and encoded sequence is "
-        "from what was put in, next to how far apart sequences are."
+        "In the data's units; in the variance explained every feature of a signal counts alike. The cycle error is how "
+        "far the static code of a swapped, decoded and encoded sequence is from what was put in, next to how far apart "
+        "sequences are."
     )
     return [Table("Without labels", columns, remark), Table("Scores", scores)]
 
@@ -50,10 +52,10 @@ def measure_errors(run: Run, context: EvalContext) -> Outcome:
     def add(metric: str, column: str, value: float) -> None:
         values[Key(metric, column)] = single_value(value)
 
-    rmse = reconstruction_error(x, parts.decode(), clips.lengths)
-    spread = reconstruction_error(x, np.broadcast_to(_mean_frame(clips), x.shape), clips.lengths)
-    add("reconstruction", "rmse", rmse)
-    add("reconstruction", "explained_variance", 1 - (rmse / spread) ** 2 if spread else 1.0)
+    decoded = parts.decode()
+    add("reconstruction", "rmse", reconstruction_error(x, decoded, clips.lengths))
+    by_chunk = (torch.from_numpy(decoded[indices]) for indices in chunks(len(decoded)))
+    add("reconstruction", "explained_variance", variance_explained(parts.clips, by_chunk))
     predicted, held = _one_step_errors(parts, x, clips.lengths)
     add("prediction", "rmse", predicted)
     add("prediction", "hold_last_rmse", held)
@@ -69,14 +71,6 @@ def measure_errors(run: Run, context: EvalContext) -> Outcome:
         if known := [each.stability for each in run.factors.factors if each.stability is not None]:
             add("factors", "stability", float(np.mean(known)))
     return Outcome(values)
-
-
-def _mean_frame(clips: Sequences) -> NDArray[np.float64]:
-    total = sum(
-        clips.frames[s : s + n].sum(0, dtype=np.float64) for s, n in zip(clips.starts, clips.lengths, strict=True)
-    )
-    mean: NDArray[np.float64] = np.asarray(total) / clips.lengths.sum()
-    return mean
 
 
 def _one_step_errors(parts: Decomposition, x: NDArray[np.generic], lengths: NDArray[np.int64]) -> tuple[float, float]:

@@ -100,6 +100,8 @@ class EvalContext:
         motion_label: the label that says what is done.
         speaker_label: the label that says who speaks.
         notes: what a reader should know of all this.
+        by_frequency: whether chance comes from the frequencies of the labels in `clips`, as of a user's own data; else
+            it is 1 / number of values, as in published scores.
     """
 
     train: Sequences
@@ -110,6 +112,7 @@ class EvalContext:
     motion_label: str | None = None
     speaker_label: str | None = None
     notes: tuple[str, ...] = ()
+    by_frequency: bool = False
 
     @property
     def classified_labels(self) -> tuple[str, ...]:
@@ -124,6 +127,10 @@ class EvalContext:
     def table_labels(self) -> tuple[str, ...]:
         """Labels that tables have a column for."""
         return tuple(dict.fromkeys((*self.classified_labels, *self.readable_labels)))
+
+    def value_count(self, label: str) -> float:
+        """How many values a label has, or as how many equally frequent ones they count; 1 / it is chance."""
+        return effective_value_count(self.clips, label) if self.by_frequency else value_count(self.clips, label)
 
     def require_classifier(self) -> Classifier:
         if self.classifier is None:
@@ -237,12 +244,26 @@ def label_columns(metric: str, labels: Sequence[str]) -> list[Column]:
 def label_chance(metric: str, rows: Sequence[str], context: EvalContext) -> Values:
     """What guessing each label reaches, the same in all rows."""
     labels = context.classified_labels
-    return {
-        Key(metric, label, row): single_value(1 / value_count(context.clips, label)) for row in rows for label in labels
-    }
+    return {Key(metric, label, row): single_value(1 / context.value_count(label)) for row in rows for label in labels}
 
 
 def value_count(clips: Sequences, label: str) -> int:
     """How many values a label has."""
     words = clips.values.get(label)
     return int(clips.labels[label].max()) + 1 if words is None else len(words)
+
+
+def effective_value_count(clips: Sequences, label: str) -> float:
+    """As how many equally frequent values those of a label count: 1 / the chance that two of `clips` have the same.
+
+    That chance, the sum of squared frequencies, is how often a donor's value shows where nothing was taken, and how
+    often the own one is kept where everything was.
+
+    Example:
+        >>> clips = diskoop.load_data("oscillators", "test")
+        >>> clips = replace(clips, labels={"hair": (np.arange(400) % 4 == 0).astype(int)})  # a quarter and the rest
+        >>> effective_value_count(clips, "hair")  # 1 / (1 / 16 + 9 / 16)
+        1.6
+    """
+    counts = np.unique(clips.labels[label], return_counts=True)[1]
+    return float(len(clips) ** 2 / np.square(counts).sum())

@@ -14,7 +14,15 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
 from diskoop.evaluation.classifiers import Classifier
 from diskoop.evaluation.metrics import global_consistency, local_consistency
-from diskoop.evaluation.registry import EvalContext, Outcome, label_chance, label_columns, metric, value_count
+from diskoop.evaluation.registry import (
+    EvalContext,
+    Outcome,
+    effective_value_count,
+    label_chance,
+    label_columns,
+    metric,
+    value_count,
+)
 from diskoop.evaluation.results import Column, Key, Table, Values, single_value
 from diskoop.numerics.factors import Factor
 from diskoop.run import Run
@@ -104,7 +112,7 @@ class SwapMatrices:
     """
 
     labels: tuple[str, ...]
-    classes: tuple[int, ...]
+    classes: tuple[float, ...]  # the number of values of each label, or the effective one; 1 / it is chance
     matrix: Array  # (labels, labels): the fraction that now shows the donor's value
     kept_matrix: Array  # (labels, labels): the fraction that still shows its own value; diagonal NaN
     matched: Matched
@@ -125,12 +133,12 @@ class SwapMatrices:
         return chance_score(self.classes)
 
 
-def swap_score(matrix: Array, classes: Sequence[int]) -> float:
+def swap_score(matrix: Array, classes: Sequence[float]) -> float:
     """1 - (on + off) / 2: on the diagonal the mean distance to 1, elsewhere the mean distance to chance.
 
     Args:
         matrix: (labels, labels), as in `SwapMatrices`.
-        classes: the number of values of each label.
+        classes: the number of values of each label; of unequally frequent ones the effective number.
 
     Example:
         >>> swap_score(np.array([[1.0, 0.5], [0.25, 1.0]]), classes=(4, 2))
@@ -143,7 +151,7 @@ def swap_score(matrix: Array, classes: Sequence[int]) -> float:
     return float(1 - (on + off) / 2)
 
 
-def chance_score(classes: Sequence[int]) -> float:
+def chance_score(classes: Sequence[float]) -> float:
     """The score of doing nothing, and of swapping everything as well."""
     chance = np.broadcast_to(1 / np.asarray(classes, float), (len(classes), len(classes)))
     return swap_score(chance, classes)
@@ -231,7 +239,11 @@ def describe_matches(matched: Matched) -> list[str]:
 
 
 def swap_matrices(
-    parts: Decomposition, matchings: Sequence[Matched], predict: Predict, seed: int = 0
+    parts: Decomposition,
+    matchings: Sequence[Matched],
+    predict: Predict,
+    seed: int = 0,
+    by_frequency: bool = False,
 ) -> list[SwapMatrices]:
     """The matrices of each matching, with the same donors; a swap that they share is decoded and classified once.
 
@@ -240,7 +252,9 @@ def swap_matrices(
         matchings: label -> its factors, as from `match_factors`.
         predict: a classifier's.
         seed: of the donors.
+        by_frequency: whether chance comes from the frequencies of the labels, as in `EvalContext`.
     """
+    count_values = effective_value_count if by_frequency else value_count
     donors, truth = _draw_donors(len(parts), seed), parts.clips.labels
     swaps = dict.fromkeys(tuple(names) for matched in matchings for names in matched.values())
     predicted = {names: predict_after_swap(parts, names, predict, donors) for names in swaps}
@@ -251,7 +265,7 @@ def swap_matrices(
         matrix = np.array([[(row[label] == truth[label][donors]).mean() for label in labels] for row in rows])
         kept = np.array([[(row[label] == truth[label]).mean() for label in labels] for row in rows])
         np.fill_diagonal(kept, np.nan)
-        classes = tuple(value_count(parts.clips, label) for label in labels)
+        classes = tuple(count_values(parts.clips, label) for label in labels)
         results.append(SwapMatrices(labels, classes, matrix, kept, matched))
     return results
 
@@ -294,7 +308,7 @@ def _swap_tables(labels: Sequence[str], motion_label: str | None) -> list[Table]
 def _swap_chance(context: EvalContext) -> Values:
     labels = context.classified_labels
     values = label_chance("swap", labels, context) | label_chance("swap_kept", labels, context)
-    classes = [value_count(context.clips, label) for label in labels]
+    classes = [context.value_count(label) for label in labels]
     if classes:
         lowest_score = single_value(chance_score(classes))
         values |= {Key("multifactor", column): lowest_score for column in ("score", "single_score")}
@@ -316,9 +330,10 @@ def measure_swaps(run: Run, context: EvalContext) -> Outcome:
     matched = match_factors(run, context.train, classifier)
     parts = run.decompose(context.clips)
     matchings = [matched, strongest_factors(matched)]
+    seeds = [int(config.generator(10, number).integers(2**31)) for number in range(config.swap_repeats)]
     results = [
-        swap_matrices(parts, matchings, classifier.predict, int(config.generator(10, number).integers(2**31)))
-        for number in config.progress(range(config.swap_repeats), "one factor at a time")
+        swap_matrices(parts, matchings, classifier.predict, seed, context.by_frequency)
+        for seed in config.progress(seeds, "one factor at a time")
     ]
     values = config.summarize([_matrix_values(joined) | _scores(joined, single) for joined, single in results])
     values[Key("multifactor", "chance_score")] = single_value(results[0][0].chance_score)

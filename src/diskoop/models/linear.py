@@ -89,33 +89,39 @@ def slowest_features(moments: FrameMoments, k: int) -> Tensor:
     return white @ slow[:, :k]
 
 
-def fit_linear(
-    data: Sequences, k: int, choose: FeatureChoice = principal_components, seed: int = 0
-) -> tuple[LinearEncoder, LinearDecoder]:
-    """An encoder of k linear features of variance 1, and the decoder that is their least-squares inverse; float64.
+LinearNetworks = tuple[LinearEncoder, LinearDecoder]  # in float64
+
+
+def fit_principal_components(train: Sequences, k: int, seed: int = 0) -> LinearNetworks:
+    """PCA: an encoder of frames by their k principal components, each with variance 1, and their decoder.
 
     Args:
-        data: sequences whose frames are fitted, in the model's units.
-        k: number of features; where frames do not have so many directions, the others are zero.
-        choose: which features.
-        seed: of the sample that the directions are drawn from.
+        train: the sequences whose frames it is fitted to, around their mean frame and in the model's units.
+        k: number of components; where frames have fewer directions the other latents are zero.
+        seed: of the sample of frames that the directions are found in.
 
     Example:
-        >>> x = np.random.default_rng(0).normal(size=(20, 10, 2)) @ np.ones((2, 5))  # one direction
-        >>> encoder, decoder = fit_linear(Sequences.of(x), k=1)
-        >>> frames = torch.from_numpy(x)
-        >>> bool((decoder(encoder(frames)) - frames).abs().max() < 1e-9)
+        >>> encoder, decoder = fit_principal_components(diskoop.load_data("oscillators"), k=8)
+        >>> x = torch.randn(2, 24, 8, dtype=torch.float64)
+        >>> torch.allclose(decoder(encoder(x)), x)  # as many components as features
         True
     """
-    moments = frame_moments(data, OVERSAMPLING * k, seed)
+    return _fit(train, k, seed, principal_components)
+
+
+def fit_slow_features(train: Sequences, k: int, seed: int = 0) -> LinearNetworks:
+    """The same with the k uncorrelated features that change least from one frame to the next."""
+    return _fit(train, k, seed, slowest_features)
+
+
+def _fit(train: Sequences, k: int, seed: int, choose: FeatureChoice) -> LinearNetworks:
+    moments = frame_moments(train, OVERSAMPLING * k, seed)
     chosen = choose(moments, k)
     chosen = nn.functional.pad(chosen, (0, k - chosen.shape[1]))
-    mean = moments.mean.reshape(data.shape[2:])
+    mean = moments.mean.reshape(train.shape[2:])
     # The features are white, so regression on them is their covariance with the frames.
-    return (
-        LinearEncoder(mean, moments.basis @ chosen),
-        LinearDecoder(mean.clone(), chosen.T @ moments.cross_covariance),
-    )
+    decoder = LinearDecoder(mean.clone(), chosen.T @ moments.cross_covariance)
+    return LinearEncoder(mean, moments.basis @ chosen), decoder
 
 
 def frame_moments(data: Sequences, width: int, seed: int) -> FrameMoments:

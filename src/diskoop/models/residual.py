@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
 from diskoop.models.layers import full_precision
-from diskoop.models.linear import fit_linear
+from diskoop.models.linear import fit_principal_components
 
 
 class ResidualEncoder(nn.Module):
@@ -87,7 +87,7 @@ def start_from_pca(model: Any, data: Sequences, seed: int = 0) -> None:
         seed: of the sample that the directions are drawn from.
     """
     encoder, decoder = model.encoder, model.decoder
-    linear_encoder, linear_decoder = fit_linear(data, len(encoder.gate), seed=seed)
+    linear_encoder, linear_decoder = fit_principal_components(data, len(encoder.gate), seed)
     encoder.mean.copy_(linear_encoder.mean)
     encoder.directions.copy_(linear_encoder.directions)
     encoder.gate.copy_((linear_encoder.directions == 0).all(0))

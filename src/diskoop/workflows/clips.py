@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import FactorLike
+from diskoop.analysis.verdict import Verdict
 from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like
 from diskoop.errors import InputError, suggest
-from diskoop.run import Run, load
+from diskoop.run import HeldOut, Run, load
 from diskoop.workflows.console import print_note
 
 Pair = tuple[int, int]  # (receiver, donor): the clip that changes, and the clip its new factors come from
@@ -21,6 +22,15 @@ def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
     """Load a run; `auto` puts it on the GPU where there is one."""
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
     return load(path, automatic if device == "auto" else device, factors=factors)
+
+
+def judge_run(run: Run, split: HeldOut | None = None) -> Verdict | None:
+    """The verdict on a run, as `Run.verdict`; None, with a note, where there is none."""
+    try:
+        return run.verdict(split)
+    except InputError as error:
+        print_note(f"no verdict: {error}")
+        return None
 
 
 def load_clips(run: Run, data: str | None = None, split: str | None = None) -> Sequences:

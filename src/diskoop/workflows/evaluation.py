@@ -22,6 +22,7 @@ from diskoop.evaluation.results import Key, ModelResults, Results
 from diskoop.run import Run
 from diskoop.training.progress import Reporter
 from diskoop.workflows import factors
+from diskoop.workflows.clips import judge_run
 from diskoop.workflows.console import output_console, print_lines
 
 OWN_NAME = "ours"
@@ -36,9 +37,15 @@ def evaluate(run: Run, config: EvalConfig, reporter: Reporter) -> tuple[Results,
     models, context = measure_models(run, config, reporter)
     title = f"{run.folder.path.name}: {context.clips.name}"
     tables = all_tables(context.table_labels, context.motion_label)
-    results = Results(title, [*models, chance_results(context)], tables, context.notes)
+    results = Results(title, [*models, chance_results(context)], tables, [*describe_verdict(run), *context.notes])
     files = results.write(run.folder.path / "evaluation")
     return results, [*files, *draw_matrix(models[0], context, run.folder.path)]
+
+
+def describe_verdict(run: Run) -> list[str]:
+    """The verdict on the run's test clips in sentences; none if there is none."""
+    verdict = judge_run(run, "test")
+    return [] if verdict is None else verdict.sentences()
 
 
 def measure_models(run: Run, config: EvalConfig, reporter: Reporter) -> tuple[list[ModelResults], EvalContext]:
@@ -64,12 +71,20 @@ def measure_models(run: Run, config: EvalConfig, reporter: Reporter) -> tuple[li
 
 
 def ensure_factors(run: Run, reporter: Reporter) -> Run:
-    """The run with factors; if it has none, they are discovered without labels and saved."""
+    """The run with factors; if it has none, they are discovered without labels.
+
+    They are saved, unless the model has not learnt its clips: then they are measured and not presented as found.
+    """
     if run.factors is not None:
         return run
     reporter.log("finding factors without labels")
     try:
-        return run.save_factors(run.find_factors())
+        found = run.find_factors()
+        verdict = judge_run(run)
+        if verdict is not None and not verdict.has_learnt:
+            reporter.log(f"its factors are measured and not saved: {verdict.problems[0]}")
+            return replace(run, factors=found)
+        return run.save_factors(found)
     except InputError as error:
         reporter.log(f"no factors: {error}")
         return run
@@ -105,7 +120,7 @@ def compare(runs: Sequence[Run], config: EvalConfig, reporter: Reporter) -> Resu
         models.append(replace(own, name=name))
         labels |= dict.fromkeys(context.table_labels)
         motion_label = motion_label or context.motion_label
-        notes += [f"{name}: {note}" for note in context.notes]
+        notes += [f"{name}: {note}" for note in (*describe_verdict(run), *context.notes)]
         sets[name] = context.clips.name
     if len(set(sets.values())) > 1:
         listed = ", ".join(f"{name} on {data}" for name, data in sets.items())

@@ -15,9 +15,10 @@ from diskoop.analysis.discovery.mode_search import ModeSearch, accuracy_differen
 from diskoop.analysis.discovery.results import COLUMNS, DiscoveryResult
 from diskoop.analysis.embedding import ClusterScore, cluster_score, require_label, select_fixed
 from diskoop.analysis.sheets import factor_sheet
+from diskoop.analysis.verdict import Verdict
 from diskoop.data import open_data
 from diskoop.errors import InputError, suggest
-from diskoop.evaluation.classifiers import Classifier, load_or_train_classifier
+from diskoop.evaluation.classifiers import Classifier, is_own_data, load_or_train_classifier
 from diskoop.evaluation.swaps import SwapMatrices, describe_matches, match_factors, strongest_factors, swap_matrices
 from diskoop.plots.scores import embedding_figure, matrix_figure
 from diskoop.plots.sheets import sheet_figure
@@ -57,6 +58,8 @@ def find_factors(run: Run, config: DiscoveryConfig) -> DiscoveryResult:
     classifier, train = load_classifier(run), run.data("train")
     batch = run.decompose(train.select(np.sort(draw_indices(len(train), SEARCH_BATCH, 0))), operator="batch")
     labels = config.labels or classifier.labels
+    if reasons := [f"{label}: {classifier.excluded[label]}" for label in labels if label in classifier.excluded]:
+        raise InputError(f"no modes can be searched for {'; '.join(reasons)}")
     score = accuracy_difference if config.alone else label_accuracy
     result = ModeSearch(classifier.predict, labels, score, config.exhaustive, progress=show_progress).find(batch)
     return replace(result, notes=(*result.notes, classifier.describe()))
@@ -76,6 +79,15 @@ def prepare_factors(run: Run, config: DiscoveryConfig, renames: Sequence[str] = 
     if renames:
         return run.rename_factors(dict(map(_parse_rename, renames))), []
     return (run, []) if run.factors is not None else replace_factors(run, find_factors(run, config))
+
+
+def require_learnt(verdict: Verdict | None) -> None:
+    """Raise an InputError if the model has not learnt its clips: factors found in it would mean nothing."""
+    if verdict is not None and not verdict.has_learnt:
+        raise InputError(
+            f"there are no factors to find: on {verdict.clips} {verdict.problems[0]}; --anyway looks for factors all "
+            "the same"
+        )
 
 
 def replace_factors(run: Run, result: DiscoveryResult) -> tuple[Run, list[Path]]:
@@ -114,7 +126,9 @@ def print_factors(run: Run, facts: dict[str, Any]) -> None:
     rows = [factor.row() for factor in result.factors]
     print_table(f"factors: {result.method}, in {result.source}", columns, rows)
     print_lines(f"note: {note}" for note in result.notes)
-    if "score" in facts:
+    if "no_score" in facts:
+        print_lines([f"no score: {facts['no_score']}"])
+    elif "score" in facts:
         _print_score(facts)
     if "clusters" in facts:
         print_lines([f"map: {ClusterScore(**facts['clusters'])}"])
@@ -152,23 +166,29 @@ def score_text(score: float, kept: float | None, floor: float | None = None) -> 
 
 
 def load_classifier(run: Run) -> Classifier:
-    """The classifier of the run's own data, trained once and kept in the cache."""
-    device = next(run.model.parameters()).device
-    return load_or_train_classifier(open_data(run.settings.data), run.settings.data, str(device))
+    """The classifier of the run's own data, trained once and kept in the cache; without labels that it cannot tell."""
+    device, settings = next(run.model.parameters()).device, run.settings.data
+    return load_or_train_classifier(open_data(settings), settings, str(device)).reliable(settings)
 
 
-def score_factors(run: Run) -> tuple[dict[str, Any], Path]:
+def score_factors(run: Run) -> tuple[dict[str, Any], list[Path]]:
     """Match factors to labels in the training split, swap each in the test split, and classify the results.
 
     Returns:
         The scores as a JSON object, with all factors of a label joined and, as `single`, with one factor a label;
-        and the picture of the matrices.
+        and the picture of the matrices. Where the data have no classifier that is good enough, only `no_score`, why.
     """
-    classifier = load_classifier(run)
+    try:
+        classifier = load_classifier(run)
+    except InputError as error:
+        return {"no_score": str(error)}, []
     accuracy = classifier.check_accuracy(run.settings.data)
     matched = match_factors(run, run.data("train"), classifier)
     joined, alone = swap_matrices(
-        run.decompose(run.data("test")), [matched, strongest_factors(matched)], classifier.predict
+        run.decompose(run.data("test")),
+        [matched, strongest_factors(matched)],
+        classifier.predict,
+        by_frequency=is_own_data(run.settings.data),
     )
     chance = [1 / count for count in joined.classes]
     facts = {
@@ -180,7 +200,7 @@ def score_factors(run: Run) -> tuple[dict[str, Any], Path]:
     }
     title = score_text(joined.score, joined.kept, joined.chance_score)
     path = run.folder.path / "matrix.png"
-    return facts, draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)
+    return facts, [draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)]
 
 
 def _matrix_facts(result: SwapMatrices) -> dict[str, Any]:
