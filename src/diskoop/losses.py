@@ -9,7 +9,7 @@ Example:
     ... def smoothness(forward):
     ...     return (forward.z[:, 1:] - forward.z[:, :-1]).square().mean()
     >>> sorted(LOSS_TERMS)
-    ['cycle', 'dyn', 'pred_x', 'pred_z', 'rec', 'smooth', 'stat']
+    ['contrast', 'cycle', 'dyn', 'pred_x', 'pred_z', 'rec', 'smooth', 'stat']
     >>> _ = LOSS_TERMS.pop("smooth"), LOSS_WEIGHTS.pop("smooth")  # an example only
 """
 

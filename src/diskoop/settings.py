@@ -351,7 +351,7 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
                 value = yaml.safe_load(text)
             except yaml.YAMLError:
                 raise InputError(f"{path}: cannot read the value {text!r}") from None
-        changes = merged(changes, {section: {key: value}})
+        changes.setdefault(section, {})[key] = value
     return changes
 
 

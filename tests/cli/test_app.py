@@ -44,7 +44,13 @@ def test_importing_the_library_stays_light() -> None:
         (["train", "data.name=oscillators", "data.size=32"], "data.size = 32 means nothing for oscillators"),
         (["train", "--resume", "nowhere"], "no run at 'nowhere'"),
         (["train", "--from", "nowhere"], "no run at 'nowhere'"),
-        (["train", "--resume", "nowhere", "model.k=3"], "--resume goes on with a run as it was set up"),
+        (
+            ["train", "--resume", "nowhere", "model.k=3"],
+            "a run goes on with other settings of train, loss, spectrum, got",
+        ),
+        (["train", "--end", "nowhere"], "no run at 'nowhere'"),
+        (["train", "--end", "nowhere", "train.lr=1"], "--end none; --from starts a new run"),
+        (["train", "train.steps=5", "train.epochs=5"], "expected either train.epochs or train.steps, got 5 and 5"),
         (["train", "data.name=oscillators", "--out", "taken.txt"], "'taken.txt' exists already"),
         (
             ["data", "oscilators"],

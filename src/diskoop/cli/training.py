@@ -108,7 +108,7 @@ def _settings(overrides: list[str], config: str | None, start: Path | None, skip
     if config is None and start is None and is_own(changes.get("data", {})):
         from diskoop.data.presets import preset_for
 
-        config = preset_for(Settings.of({"data": changes["data"]}).data)
+        config = preset_for(Settings.of({"data": changes["data"] | {"skip_bad": skip_bad}}).data)
         print(f"settings of the preset {config}; -c chooses others", file=sys.stderr)
     if config is not None:
         base = merged(base, read_yaml(config))
