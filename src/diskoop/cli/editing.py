@@ -50,10 +50,11 @@ def swap(
     clips = load_clips(run, data, split)
     pairs = parse_pairs(clips, pair or [], NUM_PAIRS, seed)
     config = editing.SwapConfig(factors or [], gradual or [], combinations, incremental, amount, operator)
-    files = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
+    files, facts = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
     if not as_json:
-        print(f"pairs: {', '.join(f'{receiver}:{donor}' for receiver, donor in pairs)}")
-    print_files(files, {"pairs": pairs}, as_json)
+        for receiver, donor in pairs:
+            print(f"pair {receiver}:{donor}: {clips.title(receiver)}; factors of {clips.title(donor)}")
+    print_files(files, facts, as_json)
 
 
 def sample(
@@ -78,8 +79,8 @@ def sample(
     run = open_run(path, device)
     clips = load_clips(run, data, split)
     folder = out or unused_path(path, "sample")
-    files = editing.sample(run, clips, factors or ["static"], count, mix, operator, seed, folder)
-    print_files(files, {"seed": seed}, as_json)
+    files, facts = editing.sample(run, clips, factors or ["static"], count, mix, operator, seed, folder)
+    print_files(files, facts, as_json)
 
 
 def forecast(

@@ -28,6 +28,9 @@ def factors(
     labels: Annotated[
         str | None, typer.Option(metavar="L,L", help="With --method guided or modes: only these labels.")
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show weak factors too, in the table and the picture.")
+    ] = False,
     refit: Annotated[bool, typer.Option("--refit", help="Find factors even if the run has some.")] = False,
     rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename a factor; repeatable.")] = None,
     score: Annotated[
@@ -74,8 +77,8 @@ def factors(
         method or "label-free", count, per_value or 5, exhaustive, alone, tuple(split_names(labels or ""))
     )
     run, files = work.prepare_factors(open_run(path, device, factors=not refit), config, rename or [])
-    facts: dict[str, Any] = work.summarize_factors(run)
-    files += work.draw_factors(run)
+    facts: dict[str, Any] = {**work.summarize_factors(run), "picture": work.describe_picture(run)}
+    files += work.draw_factors(run, show_all)
     if score:
         scores, picture = work.score_factors(run)
         facts |= scores
@@ -86,5 +89,5 @@ def factors(
         facts["clusters"], picture = work.draw_embedding(run, embed, color, fix, data, split)
         files.append(picture)
     if not as_json:
-        work.print_factors(run, facts)
+        work.print_factors(run, facts, show_all)
     print_files(files, facts, as_json)
