@@ -121,9 +121,9 @@ def second_half(run: Run, everything: Sequences) -> Row:
     given = clips.shape[1] // 2
     dmd = fit_dmd(everything.split("train"), min(run.settings.model.k, features), torch.Generator().manual_seed(0))
     errors = forecast_errors(run, clips, clips.shape[1] - given, given, dmd)
-    curves = {"forecast": errors.ours, "holding": errors.last_frame, "DMD": errors.dmd, "seen": errors.reconstruction}
+    names = {"forecast": "ours", "holding": "last_frame", "DMD": "dmd", "seen": "reconstruction"}
     off = run.decompose(clips).decode()[:, 0] - clips.x[:, 0]
-    return {name: float(np.sqrt(np.square(curve).mean())) for name, curve in curves.items()} | {
+    return {name: float(np.sqrt(errors.squares[method].mean())) for name, method in names.items()} | {
         "first frame": float(np.sqrt(np.square(off).mean())),
         "deviation": float(clips.x.std()),
     }

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import diskoop
-from diskoop.plots.sequences import rows_figure
+from diskoop.analysis.sheets import Cell, Sheet
+from diskoop.plots.sheets import sheet_figure
 from diskoop.plots.style import save_figure
 
 
@@ -23,10 +24,11 @@ def main(out: Path, quick: bool = False) -> Path:
 
     clips = run.data("test").select([0, 1200])  # two characters that were not trained on
     parts = run.decompose(clips)
-    rows = [("A", clips.x[0]), ("B", clips.x[1])]
+    seen = parts.decode()  # what the model lost shows here, before any swap
+    cells = [Cell(clips.x[0], "A"), Cell(seen[0], "A, as the model draws it"), Cell(clips.x[1], "B")]
     for name in run.require_factors().names:
-        rows.append((f"A with B's {name}", parts.swap(name, donor={0: 1}).decode()[0]))
-    return save_figure(rows_figure(rows, clips.units), out / "video.png")
+        cells.append(Cell(parts.swap(name, donor={0: 1}).decode()[0], f"A with {name} of B"))
+    return save_figure(sheet_figure(Sheet([[cell] for cell in cells], clips.units)), out / "video.png")
 
 
 if __name__ == "__main__":

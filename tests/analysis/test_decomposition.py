@@ -192,7 +192,7 @@ def test_sequences_of_unequal_length_go_on_where_they_end(parts: Decomposition) 
 
 def test_rows_are_decoded_without_padding(parts: Decomposition) -> None:
     rows = replace(parts, mask=torch.arange(24) < torch.full((50, 1), 9)).rows()
-    assert rows[3][0] == parts.clips.label_text(3)
+    assert rows[3][0] == parts.clips.title(3)
     assert rows[3][1].shape == (9, 8)
 
 

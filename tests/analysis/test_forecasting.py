@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from diskoop import load_data
 from diskoop.analysis import decomposition, forecasting
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.forecasting import DMD, compute_forecasts, fit_dmd, forecast_errors
+from diskoop.analysis.forecasting import DMD, METHODS, compute_forecasts, fit_dmd, forecast_errors
 from diskoop.data.sequences import PIXELS, Sequences, Units
 from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
@@ -146,21 +146,17 @@ def test_dmd_speaks_the_units_of_its_sequences(generator: torch.Generator, clips
 def test_known_errors_come_out(clips: Sequences, dmd: DMD) -> None:
     """Our operator is exact and our decoder is off by a half; the last frame is wrong by what moved since."""
     errors = forecast_errors(run_on(clips, Louder()), clips, steps=6, observed=4, dmd=dmd)
-    assert np.allclose(errors.ours, 0.5, atol=1e-9)
-    assert np.allclose(errors.reconstruction, 0.5, atol=1e-12)
-    assert np.allclose(errors.dmd, 0, atol=1e-8)
+    assert np.allclose(errors.squares["ours"], 0.25, atol=1e-9)
+    assert np.allclose(errors.squares["reconstruction"], 0.25, atol=1e-12)
+    assert np.allclose(errors.squares["dmd"], 0, atol=1e-12)
     moved = clips.x[:, 4:10] - clips.x[:, 3:4]
-    assert np.allclose(errors.last_frame, np.sqrt(np.square(moved).mean(axis=(0, 2))), atol=1e-12)
+    assert np.allclose(errors.squares["last_frame"], np.square(moved).mean(0), atol=1e-12)
+    assert np.allclose(errors.deviations, clips.x.std((0, 1)))
+    assert np.allclose(errors.curve("ours"), 0.5 / np.sqrt(clips.x.var((0, 1)).mean()))
     assert (errors.observed, errors.sequences, errors.left_out, errors.rank) == (4, 100, 0, 8)
     rows = errors.table()
     assert [row["horizon"] for row in rows] == [1, 2, 3, 4, 5, 6]
-    assert rows[2] == {
-        "horizon": 3,
-        "ours": errors.ours[2],
-        "last_frame": errors.last_frame[2],
-        "dmd": errors.dmd[2],
-        "reconstruction": errors.reconstruction[2],
-    }
+    assert rows[2] == {"horizon": 3, **{name: errors.curve(name)[2] for name in METHODS}}
 
 
 def test_errors_are_in_the_users_units(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
@@ -169,8 +165,25 @@ def test_errors_are_in_the_users_units(clips: Sequences, dmd: DMD, generator: to
     plain = forecast_errors(run_on(clips, Louder()), clips, 5, 4, dmd)
     scaled = forecast_errors(run_on(clips, Louder()), shifted, 5, 4, fit_dmd(shifted, 5, generator))
     for name in ("ours", "last_frame", "reconstruction"):
-        assert np.allclose(getattr(scaled, name), 10 * getattr(plain, name), rtol=1e-6)
-    assert (scaled.dmd > 0.1).all()  # five directions are too few for eight
+        assert np.allclose(scaled.squares[name], 100 * plain.squares[name], rtol=1e-6)
+        assert np.allclose(scaled.curve(name), plain.curve(name), rtol=1e-6)  # relative to the deviation
+    assert (np.sqrt(scaled.squares["dmd"].mean(1)) > 0.1).all()  # five directions are too few for eight
+
+
+def test_no_feature_outweighs_the_others_by_its_unit(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
+    """Hectopascals are a thousand times degrees here; errors in either count alike, and each is told by itself."""
+    scale, offset = (1.0,) * 7 + (1000.0,), (0.0,) * 7 + (5000.0,)
+    names = (*tuple("abcdefg"), "hPa")
+    mixed = Sequences.of(clips.x * scale + offset, units=Units(scale, offset, "float64", names))
+    plain = forecast_errors(run_on(clips, Louder()), clips, 5, 4, dmd)
+    errors = forecast_errors(run_on(clips, Louder()), mixed, 5, 4, fit_dmd(mixed, 8, generator))
+    for name in ("ours", "last_frame", "reconstruction"):
+        assert np.allclose(errors.curve(name), plain.curve(name), rtol=1e-6)
+    rows = errors.feature_table()
+    assert [row["feature"] for row in rows] == list(names)
+    assert [row["ours"] for row in rows] == pytest.approx([0.5] * 7 + [500])
+    assert [row["deviation"] for row in rows] == pytest.approx(mixed.x.std((0, 1)).tolist())
+    assert [row["feature"] for row in plain.feature_table()][:2] == ["feature 1", "feature 2"]
 
 
 def test_pixels_do_not_wrap_around(generator: torch.Generator) -> None:
@@ -190,8 +203,11 @@ def test_pixels_do_not_wrap_around(generator: torch.Generator) -> None:
             return Decomposition.of(model, operator, clips, z, 1, by_distance, mask)
 
     errors = forecast_errors(Flat(), clips, steps=2, observed=2, dmd=fit_dmd(clips, 1, generator))
-    assert np.allclose(errors.last_frame, 255)
-    assert np.allclose(errors.reconstruction, 0)
+    assert np.allclose(errors.squares["last_frame"], 255**2)
+    assert np.allclose(errors.squares["reconstruction"], 0)
+    assert np.allclose(errors.curve("last_frame"), 2)  # half of the frames are white: a deviation of 127.5
+    (row,) = errors.feature_table()
+    assert (row["feature"], row["last_frame"], row["deviation"]) == ("pixel value", 255, 127.5)
 
 
 class Spread(nn.Module):
@@ -205,7 +221,8 @@ def test_what_is_too_short_is_left_out(clips: Sequences, dmd: DMD) -> None:
     enough = np.flatnonzero(ragged.lengths >= 11)
     errors = forecast_errors(run, ragged, 6, 5, dmd)
     same = forecast_errors(run, clips.select(enough), 6, 5, dmd)
-    assert errors.table() == same.table()
+    assert all(np.array_equal(errors.squares[name], same.squares[name]) for name in METHODS)
+    assert errors.table() == forecast_errors(run, ragged.select(enough), 6, 5, dmd).table()
     assert (errors.sequences, errors.left_out) == (len(enough), 100 - len(enough))
     with pytest.raises(InputError, match="sequences of at least 24 frames, got 100 of 4 to 23 frames in oscillators"):
         forecast_errors(run, ragged, 20, 4, dmd)

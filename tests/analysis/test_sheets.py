@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.editing import swap_combinations, swap_cumulatively, swap_incrementally
 from diskoop.analysis.sheets import (
+    STAGE_CAPTIONS,
     Sheet,
     ablation,
     all_combinations,
@@ -24,6 +25,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.numerics import by_distance
+from diskoop.numerics.mixing import over_batch, over_two
 from tests.helpers.decompositions import oscillators_as
 
 KNOWN = truth("oscillators").projectors
@@ -52,13 +54,16 @@ def test_two_factor_swaps_hold_both_parts_of_each_pair(parts: Decomposition) -> 
     expected = []
     for source, target in ((0, 1), (5, 2)):
         static, dynamic = (parts.swap(what, {source: target}).z[source].numpy() for what in ("static", "dynamic"))
-        expected += [parts.z[source].numpy(), parts.z[target].numpy(), static, dynamic]
+        given = [parts.clips.x[source], parts.clips.x[target]]
+        expected += [*given, parts.z[source].numpy(), parts.z[target].numpy(), static, dynamic]
     assert holds(sheet, expected)
-    assert [len(row) for row in sheet.rows] == [2, 2, 0, 2, 2]
-    assert [cell.part for cell in sheet.cells[4:]] == [None, None, "static", "dynamic"]
-    assert captions(sheet)[4:] == [
-        f"source: {parts.clips.label_text(5)}",
-        f"target: {parts.clips.label_text(2)}",
+    assert [len(row) for row in sheet.rows] == [2, 2, 2, 0, 2, 2, 2]
+    assert [cell.part for cell in sheet.cells[6:]] == [None, None, None, None, "static", "dynamic"]
+    assert captions(sheet)[6:] == [
+        f"source, original: {parts.clips.title(5)}",
+        f"target, original: {parts.clips.title(2)}",
+        "source, as the model draws it",
+        "target, as the model draws it",
         "source with the target's static part",
         "source with the target's dynamic part",
     ]
@@ -67,39 +72,53 @@ def test_two_factor_swaps_hold_both_parts_of_each_pair(parts: Decomposition) -> 
 def test_factorial_swaps_have_a_row_for_each_order(parts: Decomposition) -> None:
     orders = [["level", "mark"], ["mark", "level", "slow"]]
     sheet = factorial_swap(parts, 0, 1, orders)
-    assert holds(sheet, [x for order in orders for _, x in swap_cumulatively(parts, 0, 1, order).rows()])
+    stages = [[x for _, x in swap_cumulatively(parts, 0, 1, order).rows()] for order in orders]
+    assert holds(sheet, [x for some in stages for x in (parts.clips.x[0], *some, parts.clips.x[1])])
+    source, target = STAGE_CAPTIONS[:2], STAGE_CAPTIONS[2:]
     assert captions(sheet) == [
-        *("source", "+ level", "+ mark", "target"),
-        *("source", "+ mark", "+ level", "+ slow", "target"),
+        *(*source, "+ level", "+ mark", *target),
+        *(*source, "+ mark", "+ level", "+ slow", *target),
     ]
+    assert sheet.remark == f"source: {parts.clips.title(0)}\ntarget: {parts.clips.title(1)}"
 
 
 def test_stages_of_video_are_middle_frames(video: Decomposition) -> None:
     sheet = factorial_swap(video, 0, 1, [["level", "mark"]])
-    assert holds(sheet, [x[12:13] for _, x in swap_cumulatively(video, 0, 1, ["level", "mark"]).rows()])
+    black = video.clips.x[0, :1]
+    stages = [x[12:13] for _, x in swap_cumulatively(video, 0, 1, ["level", "mark"]).rows()]
+    assert holds(sheet, [black, *stages, black])
 
 
 def test_all_combinations_have_a_row_each(video: Decomposition) -> None:
     names = ["level", "mark", "slow", "fade"]
     sheet, stages = all_combinations(video, 0, 1, names), swap_combinations(video, 0, 1, names)
-    assert holds(sheet, [x for _, x in stages.rows()])
-    assert tuple(sheet.row_headings) == stages.captions
-    assert len(sheet.rows) == 17
+    assert holds(sheet, [video.clips.x[0], *(x for _, x in stages.rows()), video.clips.x[1]])
+    assert list(sheet.row_headings) == [*STAGE_CAPTIONS[:2], *stages.captions[1:-1], *STAGE_CAPTIONS[2:]]
+    assert len(sheet.rows) == 19
+    assert sheet.remark == f"source: {video.clips.title(0)}\ntarget: {video.clips.title(1)}"
 
 
 def test_incremental_swaps_have_a_column_for_each_pair(parts: Decomposition) -> None:
     sheet = incremental_swap(parts, [(0, 1), (2, 3)], "dynamic", (1, None))
     left, right = (swap_incrementally(parts, *pair, "dynamic", (1, None)).rows() for pair in ((0, 1), (2, 3)))
-    assert holds(sheet, [x for (_, a), (_, b) in zip(left, right, strict=True) for x in (a, b)])
-    assert list(sheet.row_headings) == ["source", "1 of 5 dynamic modes", "all 5 dynamic modes", "target"]
-    assert sheet.column_headings[0] == f"{parts.clips.label_text(0)}\n→ {parts.clips.label_text(1)}"
+    stages = [x for (_, a), (_, b) in zip(left, right, strict=True) for x in (a, b)]
+    assert holds(sheet, [*parts.clips.x[[0, 2]], *stages, *parts.clips.x[[1, 3]]])
+    modes = ["1 of 5 dynamic modes", "all 5 dynamic modes"]
+    assert list(sheet.row_headings) == [*STAGE_CAPTIONS[:2], *modes, *STAGE_CAPTIONS[2:]]
+    assert sheet.column_headings[0] == f"{parts.clips.title(0)}\n→ {parts.clips.title(1)}"
 
 
 def test_generation_holds_the_sources_and_their_samples(parts: Decomposition) -> None:
     sheet = generation(parts, "static", torch.Generator().manual_seed(1), count=3)
     sampled = parts.sample("static", torch.Generator().manual_seed(1)).z.numpy()
-    assert holds(sheet, [x for i in range(3) for x in (parts.z[i].numpy(), sampled[i])])
-    assert sheet.column_headings == ["source", "static sampled, the rest kept"]
+    assert holds(sheet, [x for i in range(3) for x in (parts.clips.x[i], parts.z[i].numpy(), sampled[i])])
+    assert sheet.column_headings[0] == "source, original"
+    assert sheet.column_headings[2] == "the static part sampled, the rest kept"
+    weights = over_two(40, torch.Generator().manual_seed(1))[2]
+    donors = " and ".join(f"oscillators {1800 + int(i)} ({float(weights[i]):.0%})" for i in weights.nonzero())
+    assert captions(sheet)[8] == f"oscillators 1802 with the static part of {donors}"
+    mixed = generation(parts, "level", torch.Generator().manual_seed(1), 1, over_batch)
+    assert captions(mixed)[2] == "oscillators 1800 with level of 40 clips"
     with pytest.raises(InputError, match="expected a count from 1 to 40, the sequences there are, got 41"):
         generation(parts, "static", torch.Generator(), count=41)
 
@@ -108,10 +127,18 @@ def test_a_factor_sheet_swaps_each_factor_of_each_donor(parts: Decomposition) ->
     sheet = factor_sheet(parts, ["level", "fast"], 4, [7, 9], {"fast": "a quick turn"})
     swapped = {(name, i): parts.swap(name, {4: i}).z[4] for name in ("level", "fast") for i in (7, 9)}
     rows = [[parts.z[4], swapped[name, 7], swapped[name, 9]] for name in ("level", "fast")]
-    assert holds(sheet, [x.numpy() for x in (parts.z[7], parts.z[9], *rows[0], *rows[1])])
-    assert sheet.rows[0][0] is None
-    assert sheet.row_headings == ["", "level", "fast\na quick turn"]
-    assert captions(sheet) == ["donor", "donor", "source", "", "", "", "", ""]
+    shown = [4, 7, 9]
+    assert holds(sheet, [*parts.clips.x[shown], *(x.numpy() for x in (*parts.z[shown], *rows[0], *rows[1]))])
+    assert sheet.row_headings == ["original", "as the model draws it", "level", "fast\na quick turn"]
+    roles = ("source", "donor", "donor")
+    assert sheet.column_headings == [f"{role}: {parts.clips.title(i)}" for role, i in zip(roles, shown, strict=True)]
+
+
+def test_originals_are_the_clips_themselves(video: Decomposition) -> None:
+    """Black here, whatever their latents."""
+    original, decoded, swapped = factor_sheet(video, ["level"], 0, [1]).rows
+    assert not any(cell.x.any() for cell in original if cell)
+    assert all(cell.x.any() for cell in (*decoded, *swapped) if cell)
 
 
 def test_the_ablation_has_a_row_for_each_model(parts: Decomposition) -> None:
@@ -127,7 +154,7 @@ def test_the_ablation_has_a_row_for_each_model(parts: Decomposition) -> None:
         expected += [x[6] + (x[11] - x[6]) @ static, x[11] + (x[6] - x[11]) @ static]
     assert all(np.allclose(cell.x, y, atol=1e-8) for cell, y in zip(sheet.cells, expected, strict=True))
     assert sheet.row_headings == ["", "", "three", "four"]
-    assert captions(sheet)[:2] == ["source", "target"]
+    assert captions(sheet)[0] == f"source, original: {parts.clips.title(6)}"
     with pytest.raises(InputError, match="expected decompositions by name, got none"):
         ablation({}, 0, 1)
 

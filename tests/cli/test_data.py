@@ -95,8 +95,7 @@ def test_bad_data_is_one_sentence_for_data_and_for_train(words: list[str], sente
     if words in (["films"], ["nan.npy"], ["mixed"], ["nowhere/"]):
         trained = diskoop("train", f"data.path={words[0]}", cwd=user_files)
         assert trained.returncode == 2
-        absolute = sentence.replace("mixed/", f"{user_files}/mixed/")
-        assert absolute in " ".join(trained.stderr.split())
+        assert sentence in " ".join(trained.stderr.split())
 
 
 @pytest.mark.parametrize(("name", "count"), [("films", 4), ("images", 3), ("sounds", 4), ("tables", 4)])

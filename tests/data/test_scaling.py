@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from diskoop.data import scaling
-from diskoop.data.scaling import compute_statistics, signal_units
+from diskoop.data.scaling import compute_statistics, frame_deviations, signal_units
+from diskoop.data.sequences import Sequences, Units
 
 
 @given(
@@ -52,3 +53,16 @@ def test_units_keep_the_precision_of_the_data() -> None:
     units = signal_units(statistics, np.dtype("f8"), features=("a", "b"), rate=16_000)
     assert units.offset == (3.0, 4.0)
     assert (units.features, units.rate) == (("a", "b"), 16_000)
+
+
+def test_deviations_are_those_of_real_frames() -> None:
+    x = np.random.Generator(np.random.PCG64(0)).normal(3, 2, (6, 9, 4))
+    lengths = np.arange(6) + 4
+    clips = Sequences.of(
+        np.where(np.arange(9)[:, None] < lengths[:, None, None], x, 1e6), lengths=lengths, units=Units()
+    )
+    real = np.concatenate([each[:length] for each, length in zip(x, lengths, strict=True)])
+    assert np.allclose(frame_deviations(clips), real.std(0))
+    assert np.allclose(frame_deviations(clips.select([1, 4])), np.concatenate([x[1, :5], x[4, :8]]).std(0))
+    pixels = np.random.Generator(np.random.PCG64(0)).integers(0, 256, (3, 5, 1, 2, 2), dtype=np.uint8)
+    assert np.allclose(frame_deviations(Sequences.of(pixels)), pixels.std((0, 1)))

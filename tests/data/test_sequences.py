@@ -281,3 +281,19 @@ def test_units_there_and_back() -> None:
     x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
     assert per_feature.to_model(x).tolist() == [[1.0, 1.0]]
     assert torch.equal(per_feature.from_model(per_feature.to_model(x)), x)
+
+
+def test_titles_have_the_name_the_window_and_the_labels() -> None:
+    places = {"clips": np.array([0, 0, 1]), "offsets": np.array([0, 4, 0]), "clip_names": ["walk.mp4", "run.mp4"]}
+    labels = {"action": np.array([0, 0, 1]), "take": np.array([7, 8, 9])}
+    data = Sequences.of(np.zeros((3, 4, 2)), labels, values={"action": ["walk", "run"]}, units=Units(), **places)
+    assert data.title(1) == "walk.mp4 [4-7]: action walk, take 8"
+    assert data.label_values(2) == {"action": "run", "take": "9"}
+    assert (data.window(2), data.sequence_name(2)) == ((0, 3), "run.mp4 [0-3]")
+    whole = replace(data, offsets=np.zeros(3, np.int64), labels={})
+    assert (whole.window(0), whole.title(2)) == (None, "run.mp4")
+
+
+def test_features_without_names_have_numbers() -> None:
+    assert Units().feature_names(2) == ("feature 1", "feature 2")
+    assert Units(features=("hPa", "degrees")).feature_names(2) == ("hPa", "degrees")

@@ -197,7 +197,7 @@ def test_a_stage_that_cannot_be_is_a_note_and_the_others_go_on(
     ]
     assert all("no factors yet" in note for note in found.notes)
     for key in (
-        Key("reconstruction", "rmse"),
+        Key("reconstruction", "error"),
         Key("sampling", "acc", "paper"),
         Key("probe", "level", "static"),
         Key("cost", "parameters"),
@@ -257,8 +257,8 @@ def test_without_labels_a_run_still_has_errors_a_spectrum_and_a_cost(
     run = plain_run(clips, 2, known_factors(PROJECTORS, [MOTION], stability=0.7), folder=folder)
     found = measure_run("ours", run, context_of(clips, clips), ResultCache(), silent)
     columns = {
-        "reconstruction": ("rmse", "explained_variance"),
-        "prediction": ("rmse", "hold_last_rmse"),
+        "reconstruction": ("error", "explained_variance"),
+        "prediction": ("error", "hold_last_error"),
         "spectrum": ("static_gap", "dynamic_radius"),
         "cycle": ("static",),
         "factors": ("stability", "count"),
@@ -298,7 +298,9 @@ def test_errors_are_those_of_test_sequences(folder: Path, trained_on: Callable[[
     trained_on(train)
     run = plain_run(train, 2, decoder=0.5, folder=folder)
     found = measure_run("ours", run, context_of(train, clips), ResultCache(), silent)
-    assert found.values[Key("reconstruction", "rmse")].mean == pytest.approx(np.sqrt(np.square(clips.x).mean()) / 2)
+    deviation = np.sqrt(clips.x.var((0, 1)).mean())
+    error = np.sqrt(np.square(clips.x).mean()) / 2 / deviation
+    assert found.values[Key("reconstruction", "error")].mean == pytest.approx(error)
     assert found.values[Key("cost", "sequences")].mean == len(train)
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diskoop.data.sequences import Sequences
+from diskoop.data.sequences import Sequences, Units
 from diskoop.evaluation.reconstruction import measure_cost, measure_errors
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, Values
@@ -40,6 +40,11 @@ def rms(x: Array) -> float:
     return float(np.sqrt(np.square(x).mean()))
 
 
+def spread(x: Array) -> float:
+    """Deviation of frames (..., feature) from the mean frame."""
+    return rms(x - x.reshape(-1, x.shape[-1]).mean(0))
+
+
 def errors(run: Run, clips: Sequences, config: EvalConfig) -> Values:
     return measure_errors(run, EvalContext(clips, clips, config=config)).values
 
@@ -52,10 +57,12 @@ def test_a_perfect_model_of_a_linear_system_makes_no_errors(run: Run, clips: Seq
     rest = known_factors({"unused": np.zeros((4, 4))}, stability=0.8, remainder=["unused"]).factors
     run = replace(run, factors=replace(run.factors, factors=(*run.factors.factors, *rest)))
     values = {key: value.mean for key, value in errors(run, clips, CONFIG).items()}
-    assert values[Key("reconstruction", "rmse")] == 0
+    assert values[Key("reconstruction", "error")] == 0
     assert values[Key("reconstruction", "explained_variance")] == 1
-    assert values[Key("prediction", "rmse")] < 1e-12
-    assert values[Key("prediction", "hold_last_rmse")] == pytest.approx(rms(np.diff(clips.x, axis=1)))
+    assert values[Key("prediction", "error")] < 1e-12
+    assert values[Key("prediction", "hold_last_error")] == pytest.approx(
+        rms(np.diff(clips.x, axis=1)) / spread(clips.x)
+    )
     assert values[Key("spectrum", "static_gap")] == pytest.approx(0.02)  # the tint's 0.98
     assert values[Key("spectrum", "dynamic_radius")] == pytest.approx(0.9)
     assert values[Key("cycle", "static")] < 1e-9
@@ -73,17 +80,17 @@ def test_factors_are_counted_though_nobody_knows_how_stable_they_are(clips: Sequ
 
 def test_one_clip_has_nobody_to_swap_with(clips: Sequences) -> None:
     values = errors(plain_run(clips, 2, decoder=0.5), clips.select([0]), CONFIG)
-    assert Key("reconstruction", "rmse") in values
+    assert Key("reconstruction", "error") in values
     assert Key("cycle", "static") not in values
     assert all(np.isfinite(value.mean) for value in values.values())
 
 
 def test_a_decoder_that_draws_half_of_everything(clips: Sequences) -> None:
     values = {key: value.mean for key, value in errors(plain_run(clips, 2, decoder=0.5), clips, CONFIG).items()}
-    assert values[Key("reconstruction", "rmse")] == pytest.approx(rms(clips.x) / 2)
-    spread = rms(clips.x - clips.x.mean((0, 1)))
-    assert values[Key("reconstruction", "explained_variance")] == pytest.approx(1 - (rms(clips.x) / 2 / spread) ** 2)
-    assert values[Key("prediction", "rmse")] == pytest.approx(rms(clips.x[:, 1:]) / 2)
+    error = rms(clips.x) / 2 / spread(clips.x)
+    assert values[Key("reconstruction", "error")] == pytest.approx(error)
+    assert values[Key("reconstruction", "explained_variance")] == pytest.approx(1 - error**2)
+    assert values[Key("prediction", "error")] == pytest.approx(rms(clips.x[:, 1:]) / 2 / spread(clips.x))
     # Half of what was put in comes back, whoever it was put into.
     code = (clips.x @ (PROJECTORS["level"] + PROJECTORS["tint"])).mean(1)
     assert values[Key("cycle", "static")] == pytest.approx(rms(code) / 2 / rms(code - code.mean(0)), rel=1e-6)
@@ -92,7 +99,7 @@ def test_a_decoder_that_draws_half_of_everything(clips: Sequences) -> None:
 
 def test_an_operator_that_says_nothing_changes_is_as_good_as_holding_the_last_frame(clips: Sequences) -> None:
     values = errors(plain_run(np.eye(4), 2), clips, CONFIG)
-    assert values[Key("prediction", "rmse")].mean == pytest.approx(values[Key("prediction", "hold_last_rmse")].mean)
+    assert values[Key("prediction", "error")].mean == pytest.approx(values[Key("prediction", "hold_last_error")].mean)
 
 
 def test_what_stands_behind_a_sequence_is_not_looked_at(clips: Sequences) -> None:
@@ -102,13 +109,13 @@ def test_what_stands_behind_a_sequence_is_not_looked_at(clips: Sequences) -> Non
     short = cut(clips)
     x = [each[:length] for each, length in zip(clips.x, short.lengths, strict=True)]
     every = np.concatenate(x)
-    assert values[Key("reconstruction", "rmse")].mean == pytest.approx(rms(every) / 2)
-    spread = rms(every - every.mean(0))
-    assert values[Key("reconstruction", "explained_variance")].mean == pytest.approx(1 - (rms(every) / 2 / spread) ** 2)
+    error = rms(every) / 2 / spread(every)
+    assert values[Key("reconstruction", "error")].mean == pytest.approx(error)
+    assert values[Key("reconstruction", "explained_variance")].mean == pytest.approx(1 - error**2)
     ahead = np.concatenate([each[1:] for each in x])
-    assert values[Key("prediction", "rmse")].mean == pytest.approx(rms(ahead - 0.55 * ahead))
-    assert values[Key("prediction", "hold_last_rmse")].mean == pytest.approx(
-        rms(np.concatenate([np.diff(each, axis=0) for each in x]))
+    assert values[Key("prediction", "error")].mean == pytest.approx(rms(ahead - 0.55 * ahead) / spread(every))
+    assert values[Key("prediction", "hold_last_error")].mean == pytest.approx(
+        rms(np.concatenate([np.diff(each, axis=0) for each in x])) / spread(every)
     )
 
 
@@ -124,7 +131,7 @@ def test_a_decoder_that_knows_its_training_sequences_by_heart_cannot_swap(clips:
     run = plain_run(clips, 2)
     run.model.decoder = ByHeart()
     values = {key: value.mean for key, value in errors(run, clips, CONFIG).items()}
-    assert values[Key("reconstruction", "rmse")] == 0
+    assert values[Key("reconstruction", "error")] == 0
     code = (clips.x @ (PROJECTORS["level"] + PROJECTORS["tint"])).mean(1)
     assert values[Key("cycle", "static")] == pytest.approx(rms(code) / rms(code - code.mean(0)), rel=0.03)
 
@@ -137,6 +144,21 @@ def test_without_a_static_part_there_is_nothing_to_swap_and_back(clips: Sequence
     values = errors(plain_run(clips, 0), clips, CONFIG)
     assert Key("cycle", "static") not in values
     assert all(np.isfinite(value.mean) for value in values.values())
+
+
+def test_no_feature_outweighs_the_others_by_its_unit(clips: Sequences) -> None:
+    """One feature in a thousandth of its unit: nothing changes."""
+    units = Units((1.0, 1.0, 1.0, 1000.0), 0.0, "float64")
+    mixed = Sequences.of(clips.x * units.scale, clips.labels, units=units)
+    plain = errors(plain_run(clips, 2, decoder=0.5), clips, CONFIG)
+    values = errors(plain_run(clips, 2, decoder=0.5, units=units), mixed, CONFIG)
+    for metric, column in (
+        ("reconstruction", "error"),
+        ("reconstruction", "explained_variance"),
+        ("prediction", "error"),
+        ("prediction", "hold_last_error"),
+    ):
+        assert values[Key(metric, column)].mean == pytest.approx(plain[Key(metric, column)].mean)
 
 
 # --- cost

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 
 from diskoop import load_data
 from diskoop.analysis.embedding import ClusterScore
-from diskoop.analysis.forecasting import ForecastErrors
+from diskoop.analysis.forecasting import METHODS, ForecastErrors
+from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
 from diskoop.plots.scores import FACE_COLORS, _palette, embedding_figure, forecast_figure, matrix_figure
 
@@ -51,8 +52,9 @@ def test_what_is_kept_stands_beside_what_is_taken() -> None:
 def test_the_forecasts_are_drawn_as_curves(steps: int) -> None:
     curves: NDArray[np.float64] = np.arange(4.0 * steps).reshape(4, steps)
     ours, held, dmd, floor = curves
-    errors = ForecastErrors(3, ours, held, dmd, floor, sequences=7, left_out=0, rank=2)
-    figure = forecast_figure(errors, "volts")
+    clips = Sequences.of(np.zeros((7, 9, 3)), units=Units())
+    squares = {name: np.repeat(np.square(curve)[:, None], 3, 1) for name, curve in zip(METHODS, curves, strict=True)}
+    figure = forecast_figure(ForecastErrors(3, squares, np.full(3, 2.0), clips, left_out=0, rank=2))
     (axes,) = figure.axes
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()) for line in axes.lines}
     assert list(drawn) == [
@@ -60,10 +62,11 @@ def test_the_forecasts_are_drawn_as_curves(steps: int) -> None:
         "plain DMD, rank 2",
         "our forecast",
         "our reconstruction of the same frames",
+        "predicting the mean frame",
     ]
-    for points, curve in zip(drawn.values(), (held, dmd, ours, floor), strict=True):
-        assert np.array_equal(points, np.stack([np.arange(1, steps + 1), curve], 1))
-    assert axes.get_ylabel() == "root mean squared error, volts"
+    for points, curve in zip(list(drawn.values())[:4], (held, dmd, ours, floor), strict=True):
+        assert np.allclose(points, np.stack([np.arange(1, steps + 1), curve / 2], 1))  # of a deviation of 2
+    assert axes.get_title(loc="left") == "7 sequences, forecast from their first 3 frames"
     assert axes.get_ylim()[0] == 0
 
 

@@ -9,7 +9,14 @@ from PIL import Image
 from diskoop import load_data
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.errors import InputError
-from diskoop.plots.sequences import contact_sheet_figure, film_strip, rows_figure, save_animation
+from diskoop.plots.sequences import (
+    ForecastRow,
+    contact_sheet_figure,
+    film_strip,
+    forecast_series_figure,
+    legend_texts,
+    save_animation,
+)
 from diskoop.plots.style import save_figure
 
 
@@ -30,7 +37,7 @@ def test_contact_sheets_of_video_and_signals(tmp_path: Path) -> None:
         path = save_figure(sheet, tmp_path / f"{name}.png")
         assert np.asarray(Image.open(path).convert("L")).std() > 10
         titles = [axes.get_title(loc="left") for axes in sheet.axes]
-        assert titles[1] == load_data(name, "test", size=size).label_text(5)
+        assert titles[1].replace("\n", " ") == load_data(name, "test", size=size).title(5)
 
 
 @pytest.mark.parametrize("suffix", [".webp", ".gif"])
@@ -40,40 +47,60 @@ def test_an_animation_shows_every_frame_of_every_video(suffix: str, tmp_path: Pa
     rows = [(f"video {i}", np.full((len(s), 3, 8, 8), 0, np.uint8)) for i, s in enumerate(shades)]
     for (_, x), of in zip(rows, shades, strict=True):
         x[:] = np.array(of, np.uint8)[:, None, None, None]
-    path = save_animation(rows, tmp_path / f"moving{suffix}", PIXELS, columns=2)
+    path = save_animation([rows], tmp_path / f"moving{suffix}", PIXELS, columns=2)
     with Image.open(path) as moving:
         assert getattr(moving, "n_frames", 1) == 4
         for t in range(4):
             moving.seek(t)
             frame = np.asarray(moving.convert("RGB"))
-            assert abs(int(frame[70, 50, 0]) - shades[0][t]) < 4
-            assert abs(int(frame[70, 154, 0]) - shades[1][min(t, 1)]) < 4
+            assert abs(int(frame[90, 60, 0]) - shades[0][t]) < 4
+            assert abs(int(frame[90, 196, 0]) - shades[1][min(t, 1)]) < 4
     assert not [file for file in tmp_path.iterdir() if file != path]
 
 
 def test_an_animation_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ending in .webp or .gif, got '.*film.avi'"):
-        save_animation([("a", np.zeros((2, 3, 8, 8), np.uint8))], tmp_path / "film.avi", PIXELS)
+        save_animation([[("a", np.zeros((2, 3, 8, 8), np.uint8))]], tmp_path / "film.avi", PIXELS)
 
 
-def test_rows_are_drawn_as_what_they_are() -> None:
-    video = rows_figure(
-        [("a clip", np.zeros((4, 3, 8, 8), np.uint8)), ("another", np.zeros((3, 3, 8, 8), np.uint8))], PIXELS
-    )
-    assert [axes.get_title(loc="left") for axes in video.axes] == ["a clip", "another"]
-    assert all(len(axes.images) == 1 for axes in video.axes)
-    lines = rows_figure([("lines", np.zeros((9, 3)))] * 3, Units(features=("a", "b", "c")), columns=2)
-    assert [len(axes.lines) for axes in lines.axes] == [3, 3, 3, 0]
-    film = np.zeros((40, 3, 8, 8), np.uint8)
-    uneven = rows_figure([("long", film), ("short", film[:20])], PIXELS)
-    widths = [axes.images[0].get_array().shape[1] for axes in uneven.axes]  # type: ignore[union-attr]
-    assert widths == [14 * 9 - 1, 7 * 9 - 1]  # every third frame of both
-    assert len({axes.get_xlim() for axes in uneven.axes}) == 1  # so that they stand one above the other
-    loud = rows_figure([("loud", np.full((9, 201), 3.0)), ("soft", np.zeros((5, 201)))], Units(rate=16000))
-    assert {axes.images[0].get_clim() for axes in loud.axes} == {(0.0, 3.0)}
-    mixed = Units(scale=(1.0, 2.0), offset=(20.0, 1000.0), features=("degrees", "hectopascals"))
-    scaled = rows_figure([("weather", np.array([[20.0, 1000.0], [21.0, 1004.0]]))], mixed)
-    assert [line.get_ydata().tolist() for line in scaled.axes[0].lines] == [[0, 1], [0, 2]]  # type: ignore[union-attr]
-    assert scaled.axes[0].get_ylabel() == "scaled"
-    sound = rows_figure([("tone", np.zeros((11, 201)))], Units(rate=16000))
-    assert tuple(sound.axes[0].images[0].get_extent()) == (0.0, 0.1, 0.0, 8.0)
+def test_each_group_of_an_animation_begins_a_row(tmp_path: Path) -> None:
+    """Three videos and two more, two in a row: black, but for a caption of several words above each."""
+    black = np.zeros((2, 3, 8, 8), np.uint8)
+    groups = [[(f"clip {i} with a long caption of its own", black) for i in range(count)] for count in (3, 2)]
+    with Image.open(save_animation(groups, tmp_path / "moving.webp", PIXELS, columns=2)) as moving:
+        frame = np.asarray(moving.convert("L"))
+    height, width = frame.shape[0] // 3, frame.shape[1] // 2
+    middles = [[bool(frame[(r + 1) * height - 40, c * width + width // 2] < 40) for c in (0, 1)] for r in (0, 1, 2)]
+    assert middles == [[True, True], [True, False], [True, True]]
+    captions = frame[:height, :width][: height - 128 - 6]
+    assert (captions < 128).any(1).sum() > 2 * 7  # not cut off after a line
+
+
+def test_a_legend_names_features_and_their_units() -> None:
+    assert legend_texts(Units(), 2) == ["feature 1", "feature 2"]
+    assert legend_texts(Units(features=tuple("abcdefghijk")), 11) == [*"abcdefgh", "and 3 more"]
+    weather = Units(scale=(9.0, 2.0), offset=(20.0, 1000.0), features=("degrees", "hPa"))
+    assert legend_texts(weather, 2) == ["degrees: 20 ± 9", "hPa: 1000 ± 2"]  # drawn in deviations from the mean
+
+
+def test_forecasts_of_series_are_drawn_before_the_truth() -> None:
+    random = np.random.Generator(np.random.PCG64(0))
+    rows = [ForecastRow(f"clip {i}", random.normal(size=(9, 2)), random.normal(size=(6, 2)) + 50 * i) for i in (0, 1)]
+    figure = forecast_series_figure(rows, 4, Units(features=("degrees", "hPa")), "Forecasts")
+    assert figure.get_suptitle() == "Forecasts"
+    assert [band.get_suptitle() for band in figure.subfigs] == ["clip 0", "clip 1"]
+    for band, row in zip(figure.subfigs, rows, strict=True):
+        for feature, (axes, name) in enumerate(zip(band.axes, ("degrees", "hPa"), strict=True)):
+            truth, past, future, mark = (np.asarray(line.get_xydata()) for line in axes.lines)
+            assert np.array_equal(truth, np.stack([np.arange(9), row.truth[:, feature]], 1))
+            assert np.array_equal(past, np.stack([np.arange(4), row.forecast[:4, feature]], 1))
+            assert np.array_equal(future, np.stack([[4, 5], row.forecast[4:, feature]], 1))
+            assert mark[:, 0].tolist() == [3.5, 3.5]
+            assert axes.get_ylabel() == name
+    first, second = (band.axes for band in figure.subfigs)
+    assert first[0].get_ylim() == second[0].get_ylim()  # one scale for each feature
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["truth", "as the model draws it", "forecast"]
+    many = [ForecastRow("clip", np.zeros((9, 12)), np.zeros((6, 12)))]
+    figure = forecast_series_figure(many, 4, Units(), "Forecasts")
+    assert figure.get_suptitle() == "Forecasts; the first 8 of 12 features"
+    assert len(figure.axes) == 8

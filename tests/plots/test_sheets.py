@@ -19,7 +19,7 @@ from diskoop.analysis.sheets import (
     incremental_swap,
     two_factor_swaps,
 )
-from diskoop.data.sequences import PIXELS
+from diskoop.data.sequences import PIXELS, Units
 from diskoop.numerics import Spectrum
 from diskoop.plots.sequences import film_strip
 from diskoop.plots.sheets import sheet_figure, spectrum_sheet_figure
@@ -71,13 +71,40 @@ def test_every_cell_caption_and_heading_is_drawn(kind: Kind) -> None:
             assert np.array_equal(drawn(axes), x)
         assert captions(figure) == [cell.caption for cell in sheet.cells]
         texts = [*sheet.column_headings, *filter(None, sheet.row_headings)]
+        texts += [sheet.remark] if sheet.remark else []
         assert headings(figure) == [text.replace("\n", " ") for text in texts]
 
 
 def test_captions_have_the_colour_of_the_swapped_part() -> None:
     figure = sheet_figure(two_factor_swaps(oscillators_as("series"), [(0, 1)]))
     colors = [axes._left_title.get_color() for axes in figure.axes]  # type: ignore[attr-defined]
-    assert colors == [TEXT_COLOR, TEXT_COLOR, STATIC_COLOR, DYNAMIC_COLOR]
+    assert colors == [*[TEXT_COLOR] * 4, STATIC_COLOR, DYNAMIC_COLOR]
+
+
+def test_a_line_marks_where_a_forecast_begins() -> None:
+    video = Cell(np.zeros((40, 3, 8, 8), np.uint8), forecast_from=20)
+    (axes,) = sheet_figure(Sheet([[video]], PIXELS)).axes
+    shown = np.linspace(0, 39, 16).astype(int)
+    assert axes.lines[0].get_xdata()[0] == 9 * int((shown < 20).sum()) - 1  # type: ignore[index]
+    (axes,) = sheet_figure(Sheet([[Cell(np.zeros((40, 201)), forecast_from=20)]], Units(rate=16_000))).axes
+    assert axes.lines[0].get_xdata()[0] == pytest.approx(0.2)  # type: ignore[index]
+    (axes,) = sheet_figure(Sheet([[Cell(np.zeros((40, 2)), forecast_from=20)]], Units())).axes
+    assert axes.lines[-1].get_xdata()[0] == 20  # type: ignore[index]
+
+
+def test_videos_of_unequal_length_show_the_same_frames() -> None:
+    film = np.zeros((40, 3, 8, 8), np.uint8)
+    film[:] = np.arange(40, dtype=np.uint8)[:, None, None, None]
+    long, short = (drawn(axes) for axes in sheet_figure(Sheet([[Cell(film)], [Cell(film[:20])]], PIXELS)).axes)
+    assert len(long[0]) == 16 * 9 - 1
+    assert np.array_equal(short, long[:, : short.shape[1]])
+
+
+def test_features_of_different_scales_are_drawn_in_deviations() -> None:
+    units = Units(scale=(1.0, 2.0), offset=(20.0, 1000.0), features=("degrees", "hPa"))
+    (axes,) = sheet_figure(Sheet([[Cell(np.array([[20.0, 1000.0], [21.0, 1004.0]]))]], units)).axes
+    assert [np.asarray(line.get_ydata()).tolist() for line in axes.lines[:2]] == [[0, 1], [0, 2]]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("frame", "standard deviations")
 
 
 def test_signals_share_their_scales() -> None:
@@ -89,8 +116,8 @@ def test_signals_share_their_scales() -> None:
     data = np.stack([drawn(axes) for axes in maps])
     assert {axes.images[0].get_clim() for axes in maps} == {(data.min(), data.max())}
     # Numbers are written at the left and at the bottom only.
-    assert [axes.get_ylabel() for axes in maps] == ["kHz", "", "kHz", ""]
-    assert [axes.get_xlabel() for axes in maps] == ["", "", "s", "s"]
+    assert [axes.get_ylabel() for axes in maps] == ["kHz", "", "kHz", "", "kHz", ""]
+    assert [axes.get_xlabel() for axes in maps] == ["", "", "", "", "s", "s"]
 
 
 def test_features_are_named_once() -> None:
@@ -98,7 +125,7 @@ def test_features_are_named_once() -> None:
     names = tuple(f"sensor {i}" for i in range(8))
     figure = sheet_figure(replace(sheet, units=replace(sheet.units, features=names)))
     legends = [axes.get_legend() is not None for axes in figure.axes]
-    assert legends == [False] * 6 + [True]  # beside the one that has nothing to its right
+    assert legends == [False] * 10 + [True]  # beside the one that has nothing to its right
 
 
 def test_unequal_lengths_are_drawn_without_padding() -> None:
@@ -106,7 +133,7 @@ def test_unequal_lengths_are_drawn_without_padding() -> None:
     lengths[1] = 10
     parts = replace(oscillators_as("series"), mask=torch.arange(24) < lengths[:, None])
     figure = sheet_figure(two_factor_swaps(parts, [(0, 1)]))
-    assert [len(drawn(axes)) for axes in figure.axes] == [24, 10, 10, 10]
+    assert [len(drawn(axes)) for axes in figure.axes] == [24, 24, 24, 10, 10, 10]  # the originals have no mask here
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
 
 
@@ -120,6 +147,7 @@ def test_nothing_is_cut_off_or_written_over(kind: Kind) -> None:
         factorial_swap(parts, 0, 1, [[long, "mark"]]),
         incremental_swap(parts, [(0, 1), (2, 3)], "static", (1, None)),
         factor_sheet(parts, ["level", "mark"], 0, [1, 2], {"level": long}),
+        replace(generation(parts, "static", torch.Generator().manual_seed(1), count=3), remark=f"{long}, {long}"),
     ):
         figure = sheet_figure(sheet)
         canvas = FigureCanvasAgg(figure)

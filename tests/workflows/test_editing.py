@@ -1,15 +1,21 @@
 """`diskoop swap`, `sample` and `forecast` on small trained runs of video, sound and series."""
 
+import shutil
 import wave
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from diskoop import load
+from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult
+from diskoop.numerics import Factor
 from diskoop.settings import Settings
 from diskoop.training import loop
+from diskoop.workflows.editing import file_stem, print_forecast_errors
 from tests.helpers.cli import answer, diskoop
 from tests.helpers.media import write_csv
 from tests.helpers.training import Quiet
@@ -27,10 +33,29 @@ def test_a_swap_of_video_is_pictures_and_arrays(video_run: Path, tmp_path: Path)
     run = load(video_run)
     clips = run.data("test").select([3, 1000])
     parts = run.decompose(clips)
-    assert captions[0] == f"A, as the model sees it: {clips.label_text(0)}"
-    assert captions[2] == "A with B's static part"
-    assert np.array_equal(x[:2], parts.decode())
-    assert np.array_equal(x[2], parts.swap("static", {0: 1}).decode()[0])
+    receiver, donor = (clips.clip_name(i) for i in (0, 1))
+    assert captions[:5].tolist() == [
+        f"{receiver}, original: {clips.label_text(0)}",
+        f"{receiver}, as the model draws it",
+        f"{donor}, original: {clips.label_text(1)}",
+        f"{donor}, as the model draws it",
+        f"{receiver} with the static part of {donor}",
+    ]
+    assert np.array_equal(x[[0, 2]], clips.x)
+    assert np.array_equal(x[[1, 3]], parts.decode())
+    assert np.array_equal(x[4], parts.swap("static", {0: 1}).decode()[0])
+    # The JSON tells the same of every row: whose it is, and who gave what.
+    assert facts["clips"][1] == {"clip": 1000, "name": donor, "labels": clips.label_values(1)}
+    assert [row["kind"] for row in facts["rows"][:5]] == [*["original", "reconstruction"] * 2, "swap"]
+    assert facts["rows"][4] == {
+        "file": "new/swap.npz",
+        "row": 4,
+        "kind": "swap",
+        "caption": captions[4],
+        "clip": 3,
+        "factors": ["static"],
+        "donors": [{"clip": 1000, "name": donor, "share": 1.0}],
+    }
     animation = Image.open(tmp_path / "new" / "swap.webp")
     assert getattr(animation, "n_frames", 1) == 8
     told = diskoop("swap", str(video_run), "static", "--out", "told", cwd=tmp_path)
@@ -39,6 +64,13 @@ def test_a_swap_of_video_is_pictures_and_arrays(video_run: Path, tmp_path: Path)
     again = diskoop("swap", str(video_run), "--out", "new", cwd=tmp_path)
     assert again.returncode == 2
     assert "'new' exists already" in again.stderr
+
+
+def test_half_a_swap_says_so(series_run: Path, tmp_path: Path) -> None:
+    words = ("swap", str(series_run), "static", "--pair", "0:9", "--amount", "0.5", "--out", "half")
+    row = answer(*words, cwd=tmp_path)["rows"][4]
+    assert row["caption"] == "oscillators 1800 with the static part of oscillators 1809, by 0.5"
+    assert row["donors"] == [{"clip": 9, "name": "oscillators 1809", "share": 0.5}]
 
 
 def test_swaps_in_stages(series_run: Path, tmp_path: Path) -> None:
@@ -50,10 +82,20 @@ def test_swaps_in_stages(series_run: Path, tmp_path: Path) -> None:
         f"stages/{stem}.{kind}" for stem in ("gradual", "combinations", "incremental") for kind in ("png", "npz")
     ]
     with np.load(tmp_path / "stages" / "combinations.npz") as arrays:
-        assert arrays["captions"].tolist() == ["source", "static", "dynamic", "static + dynamic", "target"]
+        assert arrays["captions"][2:5].tolist() == [
+            f"oscillators 1800 with {what} of oscillators 1809"
+            for what in ("the static part", "the dynamic part", "static + dynamic")
+        ]
+        assert arrays["kinds"].tolist() == [
+            *("original", "reconstruction"),
+            *["swap"] * 3,
+            *("reconstruction", "original"),
+        ]
+    swaps = [row for row in facts["rows"] if row["file"] == "stages/combinations.npz" and row["kind"] == "swap"]
+    assert [row["factors"] for row in swaps] == [["static"], ["dynamic"], ["static", "dynamic"]]
     with np.load(tmp_path / "stages" / "gradual.npz") as arrays:
-        assert len(arrays["x"]) == 8
-        assert np.allclose(arrays["x"][2], arrays["x"][6], atol=1e-5)  # both orders end alike
+        assert len(arrays["x"]) == 12
+        assert np.allclose(arrays["x"][3], arrays["x"][9], atol=1e-5)  # both orders end alike
 
 
 def test_the_papers_operator_of_a_batch(series_run: Path, tmp_path: Path) -> None:
@@ -61,18 +103,52 @@ def test_the_papers_operator_of_a_batch(series_run: Path, tmp_path: Path) -> Non
     run = load(series_run)
     with np.load(tmp_path / "own" / "swap.npz") as arrays:
         expected = run.decompose(run.data("test"), operator="batch").swap("static", {0: 9}).decode()[0]
-        assert np.allclose(arrays["x"][2], expected, atol=1e-5)
+        assert np.allclose(arrays["x"][4], expected, atol=1e-5)
 
 
 def test_a_swap_of_sound_is_audio_too(sound_run: Path, tmp_path: Path) -> None:
     """Recordings of unequal length, the run's own folder given again: every clip by its name."""
     own = str(sound_run.parent / "in")
     facts = answer("swap", str(sound_run), "static", "--data", own, "--pair", "0.wav:9.wav", "--out", "o", cwd=tmp_path)
-    assert facts["files"] == ["o/swap.png", "o/swap.npz", "o/swap-0.wav", "o/swap-1.wav", "o/swap-2.wav"]
-    with wave.open(str(tmp_path / "o" / "swap-2.wav")) as audio, np.load(tmp_path / "o" / "swap.npz") as arrays:
+    sounds = ["0-as-the-model-draws-it", "9-as-the-model-draws-it", "0-with-the-static-part-of-9"]
+    assert facts["files"] == ["o/swap.png", "o/swap.npz", *(f"o/{sound}.wav" for sound in sounds)]
+    assert [row.get("sound") for row in facts["rows"]] == [None, facts["files"][2], None, *facts["files"][3:]]
+    with wave.open(str(tmp_path / facts["files"][-1])) as audio, np.load(tmp_path / "o" / "swap.npz") as arrays:
         assert audio.getframerate() == 16000
-        assert arrays["lengths"].tolist() == [41, 59, 41]
+        assert arrays["lengths"].tolist() == [41, 41, 59, 59, 41]
         assert audio.getnframes() == 40 * 160
+
+
+def test_sounds_are_few_and_each_is_written_once(sound_run: Path, tmp_path: Path) -> None:
+    """Of many factors the two parts are heard; a clip of two pairs is one file."""
+    shutil.copytree(sound_run, tmp_path / "run")
+    run = load(tmp_path / "run")
+    names = [f"factor-{number}" for number in range(1, 4)]
+    factors = [Factor(name, torch.eye(6, dtype=torch.float64)) for name in names]
+    found = [DiscoveredFactor(factor, 6, strength) for factor, strength in zip(factors, (0.5, 0.4, 0.001), strict=True)]
+    run.save_factors(DiscoveryResult(tuple(found), "by hand", "tones"))
+    pairs = ("--pair", "0:1", "--pair", "1:2")
+    words = ("swap", "run", "--data", str(sound_run.parent / "in"), *pairs)
+    facts = answer(*words, "--out", "o", cwd=tmp_path)
+    assert [Path(file).stem for file in facts["files"][2:]] == [
+        *("0-as-the-model-draws-it", "1-as-the-model-draws-it"),
+        *("0-with-the-static-part-of-1", "0-with-the-dynamic-part-of-1"),
+        "2-as-the-model-draws-it",
+        *("1-with-the-static-part-of-2", "1-with-the-dynamic-part-of-2"),
+    ]
+    swapped = [row["factors"][0] for row in facts["rows"] if row["kind"] == "swap"]
+    assert swapped == ["static", "dynamic", "factor-1", "factor-2"] * 2  # the third changes next to nothing
+    told = diskoop(*words, "--out", "p", cwd=tmp_path)
+    assert "not swapped alone, being weak or left over: factor-3" in told.stderr
+    named = answer(*words, "factor-3", "--out", "q", cwd=tmp_path)
+    assert "q/0-with-factor-3-of-1.wav" in named["files"]
+
+
+def test_sound_files_have_names_that_any_disk_takes() -> None:
+    assert file_stem("a/b c.FLAC [0-99], as the model draws it") == "a-b-c-0-99-as-the-model-draws-it"
+    assert file_stem("v1.2.wav with x of y.wave (52%)") == "v1.2-with-x-of-y.wave"
+    assert len(file_stem("ü" * 300).encode()) <= 160
+    assert file_stem("?!") == "sound"
 
 
 def test_clips_are_found_by_name_before_number(tmp_path: Path) -> None:
@@ -102,11 +178,61 @@ def test_samples_differ_by_seed_alone(series_run: Path, tmp_path: Path) -> None:
             return x
 
     one = sample("static", "--count", "3")
-    assert one.shape == (3, 24, 8)
-    assert np.array_equal(one, sample("static", "--count", "3"))
-    assert not np.array_equal(one, sample("static", "--count", "3", "--seed", "1"))
-    batch = sample("static", "--count", "3", "--mix", "batch")
+    assert one.shape == (9, 24, 8)  # each original, as the model draws it, and sampled
+    one = one[2::3]
+    assert np.array_equal(one, sample("static", "--count", "3")[2::3])
+    assert not np.array_equal(one, sample("static", "--count", "3", "--seed", "1")[2::3])
+    batch = sample("static", "--count", "3", "--mix", "batch")[2::3]
     assert batch.std(0).mean() < one.std(0).mean()  # nearer to the average
+
+
+def test_the_donors_of_samples_are_named(series_run: Path, tmp_path: Path) -> None:
+    facts = answer("sample", str(series_run), "static", "--count", "3", "--out", "o", cwd=tmp_path)
+    run = load(series_run)
+    row = facts["rows"][5]
+    clips = {clip["clip"]: clip for clip in facts["clips"]}
+    assert (row["kind"], row["factors"], row["row"]) == ("sample", ["static"], 5)
+    assert sum(donor["share"] for donor in row["donors"]) == pytest.approx(1)
+    for donor in row["donors"]:
+        assert clips[donor["clip"]]["name"] == donor["name"] == run.data("test").clip_name(donor["clip"])
+        assert f"{donor['name']} ({donor['share']:.0%})" in row["caption"]
+    chosen = run.data("test").select([row["clip"], *(donor["clip"] for donor in row["donors"])])
+    mixture = torch.zeros(3, 3, dtype=torch.float64)
+    mixture[0, 1:] = torch.tensor([donor["share"] for donor in row["donors"]])
+    with np.load(tmp_path / "o" / "sample.npz") as arrays:
+        assert np.allclose(arrays["x"][5], run.decompose(chosen).mix("static", mixture).decode()[0], atol=1e-5)
+
+
+def test_of_a_batch_no_donor_is_named(series_run: Path, tmp_path: Path) -> None:
+    facts = answer("sample", str(series_run), "--count", "2", "--mix", "batch", "--out", "o", cwd=tmp_path)
+    assert facts["rows"][2]["donors"] == []
+    assert facts["rows"][2]["caption"].endswith(" with the static part of 256 clips")
+    assert len(facts["clips"]) == 2
+
+
+def test_windows_are_told_apart_by_their_frames(tmp_path: Path) -> None:
+    """Two tables of 40 rows in windows of 10, features of different units."""
+    random = np.random.Generator(np.random.PCG64(0))
+    for name in ("north", "south", "west"):
+        values = random.normal(size=(40, 2)) * [5, 9] + [20, 1000]
+        write_csv(tmp_path / "in" / f"{name}.csv", {"degrees": values[:, 0], "hPa": values[:, 1]})
+    settings = {"model": {"k": 4, "h": 6}, "spectrum": {"static": 1}, "train": {"epochs": 1, "batch_size": 4}}
+    data = {"path": str(tmp_path / "in"), "window": 10}
+    loop.train(Settings.of({"data": data, **settings}), tmp_path / "run", reporter=Quiet())
+    words = ("swap", "run", "static", "--split", "all", "--pair", "1:6", "--out")
+    facts = answer(*words, "o", cwd=tmp_path)
+    assert [(clip["name"], clip["frames"]) for clip in facts["clips"]] == [
+        ("north.csv", [10, 19]),
+        ("south.csv", [20, 29]),
+    ]
+    assert facts["rows"][4]["caption"] == "north.csv [10-19] with the static part of south.csv [20-29]"
+    assert "pair 1:6: north.csv [10-19]; factors of south.csv [20-29]" in diskoop(*words, "p", cwd=tmp_path).stdout
+    forecast = ("forecast", "run", "--split", "all", "--observed", "4", "--count", "1", "--out")
+    facts = answer(*forecast, "f", cwd=tmp_path)
+    assert [row["feature"] for row in facts["features"]] == ["degrees", "hPa"]
+    assert 3 < facts["features"][0]["deviation"] < 7
+    shown = diskoop(*forecast, "g", cwd=tmp_path).stdout
+    assert f"{facts['features'][1]['ours']:.4g}" in shown
 
 
 def test_a_forecast_is_compared(series_run: Path, tmp_path: Path) -> None:
@@ -118,10 +244,26 @@ def test_a_forecast_is_compared(series_run: Path, tmp_path: Path) -> None:
     assert errors[5]["dmd"] < 1e-3  # the set is linear
     assert errors[5]["ours"] > 0
     with np.load(tmp_path / "f" / "forecast.npz") as arrays:
-        assert arrays["lengths"].tolist() == [24, 30, 24, 30]
+        assert arrays["lengths"].tolist() == [24, 24, 30] * 2
+        assert arrays["kinds"].tolist() == ["original", "reconstruction", "forecast"] * 2
+        forecast = arrays["x"][2]
+    run, (first, _) = load(series_run), facts["clips"]
+    clip = run.data("test").select([first["clip"]])
+    past = replace(clip, lengths=np.array([10]))  # what comes after was not seen
+    assert np.allclose(forecast, run.decompose(past).forecast(20).decode()[0], atol=1e-5)
     shown = diskoop(*words, "g", cwd=tmp_path).stdout
     assert "over 400 sequences" in shown
-    assert f"{errors[5]['ours']:.4g}" in shown
+    assert f"{errors[5]['ours']:.3f}" in shown
+    assert len(facts["features"]) == 8
+
+
+def test_of_many_horizons_some_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"ours": 0.5, "last_frame": 0.5, "dmd": 0.5, "reconstruction": 0.5}
+    errors = [{"horizon": horizon, **row} for horizon in range(1, 154)]
+    features = [{"feature": "hPa", "deviation": 8.0, **row}]
+    print_forecast_errors({"left_out": 0, "sequences": 7, "errors": errors, "features": features})
+    printed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "0.500" in line]
+    assert (printed[0], printed[-1], len(printed)) == ("1", "153", 12)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from diskoop import load
+from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult
 from diskoop.errors import InputError
 from diskoop.evaluation import classifiers
+from diskoop.numerics import Factor
 from diskoop.workflows import factors
 from diskoop.workflows.factors import score_text
 from tests.helpers.cli import answer, diskoop
@@ -113,10 +116,50 @@ def test_a_remainder_stays_one_under_another_name(copied_run: Path, tmp_path: Pa
     answer("swap", "run", "--pair", "0:1", "--out", "o", cwd=tmp_path)
     with np.load(tmp_path / "o" / "swap.npz") as arrays:
         captions = " ".join(arrays["captions"])
-    assert f"B's {first.name}" in captions
-    assert "B's level" not in captions
+    assert f"with {first.name} of" in captions
+    assert "with level of" not in captions
     named = diskoop("swap", "run", "level", "--out", "p", cwd=tmp_path)
     assert named.returncode == 0, named.stderr
+
+
+def test_weak_factors_are_folded_away(copied_run: Path, tmp_path: Path) -> None:
+    run = load(copied_run)
+    first = run.require_factors().factors[0]
+    weak = [replace(first.rename(name), strength=0.004) for name in ("faint", "fainter")]
+    run.save_factors(
+        replace(run.require_factors(), factors=(replace(first, strength=0.5), *weak), notes=("odd", "odd"))
+    )
+    folded, everything = (diskoop("factors", "run", *words, cwd=tmp_path).stdout for words in ((), ("--all",)))
+    assert "and 2 weaker factors below 1%: faint, fainter; see --all" in folded
+    assert "0.4%" not in folded
+    assert folded.count("note: odd") == 1
+    assert everything.count("0.4%") == 2
+    assert "weaker" not in everything
+    sizes = []
+    for words in ((), ("--all",)):
+        facts = answer("factors", "run", *words, cwd=tmp_path)
+        assert facts["weak"] == ["faint", "fainter"]
+        assert len(facts["factors"]) == 3  # the JSON has all
+        with Image.open(tmp_path / "run" / "factors.png") as picture:
+            sizes.append(picture.size[1])
+    assert sizes[0] < sizes[1]
+    shown = facts["picture"]
+    assert shown["source"]["name"].startswith("oscillators ")
+    assert [len(shown["donors"]), sorted(shown["source"])] == [5, ["clip", "labels", "name"]]
+    # Where all are weak, all are shown.
+    run.save_factors(replace(run.require_factors(), factors=tuple(weak)))
+    assert "weaker" not in diskoop("factors", "run", cwd=tmp_path).stdout
+
+
+def test_a_note_is_printed_once(sound_run: Path, tmp_path: Path) -> None:
+    """Clips are loaded for the picture and for the table; the next command says it again."""
+    shutil.copytree(sound_run, tmp_path / "run")
+    whole = DiscoveredFactor(Factor("whole", torch.eye(6, dtype=torch.float64)), 6, 1.0)
+    load(tmp_path / "run").save_factors(DiscoveryResult((whole,), "by hand", "tones"))
+    for _ in range(2):
+        result = diskoop("factors", "run", "--table", "clips.csv", cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("has fewer than two test clips") == 1
 
 
 def test_unknown_scores_are_left_out_of_the_text() -> None:

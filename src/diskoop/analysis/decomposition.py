@@ -199,7 +199,19 @@ class Decomposition:
         Returns:
             A decomposition with the frames that all sequences of a mixture have.
         """
-        mixture = to_device(weights(len(self), generator).to(self.z.dtype), self.z.device)  # (n, n), rows sum to 1
+        return self.mix(factor, weights(len(self), generator))
+
+    def mix(self, factor: FactorLike, mixture: Tensor) -> "Decomposition":
+        """Each sequence with `factor` replaced by a weighted mean over the set.
+
+        Args:
+            factor: a name, several names, mode indices or a Factor.
+            mixture: (n, n), the weights of each sequence's donors, which sum to 1.
+
+        Returns:
+            A decomposition with the frames that all sequences of a mixture have.
+        """
+        mixture = to_device(mixture.to(self.z.dtype), self.z.device)
         mixed = torch.einsum("ij,jtk->itk", mixture, self.z)
         mask = self.mask
         if mask is not None:
@@ -251,6 +263,11 @@ class Decomposition:
         device = next(self.model.parameters(), self.z).device  # on MPS not that of the latents, which are float64
         for z in self.z.split(chunk_size(device, shape)):  # type: ignore[no-untyped-call]
             yield self.model.decode(z.to(device)).to(self.z.device)
+
+    def original(self, index: int) -> NDArray[Any]:
+        """Frames (time, ...) of a sequence as it was given, whatever was edited."""
+        x: NDArray[Any] = self.clips.read([index])[0]
+        return x
 
     def rows(self) -> list[tuple[str, NDArray[Any]]]:
         """(title, frames) of each sequence, decoded, without padding."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, chunks
+from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Indices, Sequences, Units
 from diskoop.errors import InputError
 from diskoop.numerics.operator import Operator, SnapshotQR
@@ -99,32 +100,59 @@ def _snapshots(clips: Sequences, indices: Indices, basis: Tensor) -> SnapshotQR:
     return SnapshotQR.of(x.flatten(2) @ basis, mask)
 
 
+# What is compared: our forecast; the last observed frame, repeated; DMD; encoding and decoding the future frames
+# themselves, a lower bound for our forecast.
+METHODS = ("ours", "last_frame", "dmd", "reconstruction")
+
+
 @dataclass(frozen=True, eq=False)
 class ForecastErrors:
-    """Root mean squared errors over all sequences in the units of the data, by horizon from 1 on."""
+    """Errors of METHODS over all sequences, by horizon from 1 on; `features` are the numbers of a frame."""
 
     observed: int  # frames that a forecast starts from
-    ours: Curve
-    last_frame: Curve  # of repeating the last observed frame
-    dmd: Curve
-    reconstruction: Curve  # of encoding and decoding the future frames: a lower bound for `ours`
-    sequences: int  # number of sequences that are long enough
+    squares: dict[str, NDArray[np.float64]]  # method -> (steps, features): mean squared errors, in the data's units
+    deviations: NDArray[np.float64]  # (features,): standard deviations of the same sequences
+    clips: Sequences  # the sequences that are long enough
     left_out: int  # number of sequences that are too short
     rank: int  # of the DMD
 
+    @property
+    def sequences(self) -> int:
+        return len(self.clips)
+
+    def curve(self, method: str) -> Curve:
+        """(steps,): root mean squared errors relative to the deviation of the data, 1 for predicting the mean frame.
+
+        Both are taken in the model's units, in which all features of a series have the same scale.
+        """
+        scale = np.square(np.broadcast_to(self.clips.units.scale, self.clips.shape[2:])).reshape(-1)
+        spread = (np.square(self.deviations) / scale).mean()
+        curve: Curve = np.sqrt((self.squares[method] / scale).mean(1) / (spread or 1.0))
+        return curve
+
     def table(self) -> list[dict[str, int | float]]:
-        """One row per horizon."""
+        """One row per horizon, with the relative error of each method."""
+        curves = np.stack([self.curve(method) for method in METHODS], 1)  # (steps, methods)
         return [
-            {
-                "horizon": horizon,
-                "ours": float(ours),
-                "last_frame": float(held),
-                "dmd": float(dmd),
-                "reconstruction": float(floor),
-            }
-            for horizon, (ours, held, dmd, floor) in enumerate(
-                zip(self.ours, self.last_frame, self.dmd, self.reconstruction, strict=True), start=1
-            )
+            {"horizon": horizon, **dict(zip(METHODS, row, strict=True))}
+            for horizon, row in enumerate(curves.tolist(), start=1)
+        ]
+
+    def feature_table(self) -> list[dict[str, str | float]]:
+        """Root mean squared errors over all horizons in the data's units: a row for each feature of a series, else one.
+
+        Beside them stands the standard deviation, in the same unit.
+        """
+        groups = {"deviation": np.square(self.deviations)[None], **{name: self.squares[name] for name in METHODS}}
+        if self.clips.is_series:
+            names = self.clips.units.feature_names(len(self.deviations))
+        else:
+            names = ("pixel value",) if self.clips.is_video else ("log magnitude",)
+            groups = {name: squares.mean(1, keepdims=True) for name, squares in groups.items()}
+        columns = {name: np.sqrt(squares.mean(0)) for name, squares in groups.items()}
+        return [
+            {"feature": feature, **{name: float(column[index]) for name, column in columns.items()}}
+            for index, feature in enumerate(names)
         ]
 
 
@@ -155,21 +183,19 @@ def forecast_errors(run: Decomposer, clips: Sequences, steps: int, observed: int
         dmd: the DMD baseline.
     """
     long_enough = _long_enough(clips, steps, observed)
-    sums, elements = dict.fromkeys(_CURVES, np.zeros(steps)), 0
+    sums = dict.fromkeys(METHODS, np.zeros((steps, int(np.prod(clips.shape[2:])))))
     for indices in chunks(len(long_enough)):
         chunk = long_enough.select(indices)
         whole = _truncate(chunk, observed + steps)
         truth = whole.x[:, observed:].astype(np.float64)
         predicted = compute_forecasts(run, chunk, steps, observed, dmd)
-        predicted["reconstruction"] = run.decompose(whole).decode()[:, observed:]
-        sums = {name: sums[name] + _squared_errors(predicted[name], truth) for name in _CURVES}
-        elements += truth[:, 0].size
-    errors = {name: np.sqrt(total / elements) for name, total in sums.items()}
-    left_out = len(clips) - len(long_enough)
-    return ForecastErrors(observed, **errors, sequences=len(long_enough), left_out=left_out, rank=dmd.rank)
-
-
-_CURVES = ("ours", "last_frame", "dmd", "reconstruction")
+        seen = run.decompose(whole)
+        predicted["reconstruction"] = seen.decode()[:, observed:]
+        sums = {name: sums[name] + _squared_errors(predicted[name], truth) for name in METHODS}
+    squares = {name: total / len(long_enough) for name, total in sums.items()}
+    compared = replace(long_enough, units=seen.units)  # the model's, which need not be those of the clips
+    deviations = frame_deviations(compared).reshape(-1)
+    return ForecastErrors(observed, squares, deviations, compared, len(clips) - len(compared), dmd.rank)
 
 
 def _truncate(clips: Sequences, time: int) -> Sequences:
@@ -190,7 +216,7 @@ def _long_enough(clips: Sequences, steps: int, observed: int) -> Sequences:
     return clips.select(indices)
 
 
-def _squared_errors(predicted: NDArray[Any], truth: NDArray[np.float64]) -> Curve:
-    """(steps,): squared errors summed over sequences and features."""
-    sums: Curve = np.square(predicted - truth).sum(axis=(0, *range(2, truth.ndim)))
+def _squared_errors(predicted: NDArray[Any], truth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n, steps, ...) -> (steps, features): squared errors summed over sequences."""
+    sums: NDArray[np.float64] = np.square(predicted - truth).sum(0).reshape(truth.shape[1], -1)
     return sums

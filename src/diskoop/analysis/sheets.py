@@ -1,6 +1,7 @@
 """decoded swaps and samples as grids of cells: the contents of the paper's qualitative figures
 
-Sources and targets are decoded like their edits, so that a cell differs from its source by the edit alone.
+Sources and targets are shown as they were given, so that one sees what the model lost, and decoded like their edits,
+so that a cell differs from its source by the edit alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,15 +10,21 @@ from typing import Any, Literal
 
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, FactorLike
 from diskoop.analysis.editing import swap_combinations, swap_cumulatively, swap_incrementally
 from diskoop.data.sequences import Units
 from diskoop.errors import InputError
+from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.numerics.mixing import Weights, over_two
 
 Pairs = Sequence[tuple[int, int]]  # (source, target)
 Part = Literal["static", "dynamic"]
+ROLES = ("source", "target")
+RECONSTRUCTED = "as the model draws it"
+STAGE_CAPTIONS = ("source, original", f"source, {RECONSTRUCTED}", f"target, {RECONSTRUCTED}", "target, original")
+MAX_NAMED_DONORS = 4  # of a mixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +34,7 @@ class Cell:
     x: NDArray[Any]  # (time, ...) in the data's own units
     caption: str = ""
     part: Part | None = None  # the part that was swapped, which colours the caption
+    forecast_from: int | None = None  # the first frame of a forecast, which a line marks
 
 
 CellRow = Sequence[Cell | None]  # None leaves a place empty
@@ -41,6 +49,7 @@ class Sheet:
     title: str = ""
     row_headings: Sequence[str] = ()  # one for each row, or none at all
     column_headings: Sequence[str] = ()
+    remark: str = ""  # below all
 
     @property
     def cells(self) -> list[Cell]:
@@ -59,8 +68,8 @@ def two_factor_swaps(parts: Decomposition, pairs: Pairs) -> Sheet:
     rows: list[CellRow] = []
     for source, target in pairs:
         pair = parts.select([source, target])
-        (source_title, x), (target_title, y) = pair.rows()
-        rows += [[Cell(x, f"source: {source_title}"), Cell(y, f"target: {target_title}")], _both_swaps(pair), []]
+        decoded = [Cell(x, f"{role}, {RECONSTRUCTED}") for role, (_, x) in zip(ROLES, pair.rows(), strict=True)]
+        rows += [_originals(pair), decoded, _both_swaps(pair), []]
     return Sheet(rows[:-1], parts.units, "What stays and what moves, exchanged")
 
 
@@ -77,17 +86,19 @@ def factorial_swap(parts: Decomposition, source: int, target: int, orders: Seque
         raise InputError("expected orders of factors, such as [['hair', 'skin']], got none")
     rows = []
     for order in orders:
-        captions = ["source", *(f"+ {name}" for name in order), "target"]
-        stages = swap_cumulatively(parts, source, target, order).rows()
-        rows.append([Cell(_middle_frame(x), caption) for caption, (_, x) in zip(captions, stages, strict=True)])
-    return Sheet(rows, parts.units, "One factor of the target after another")
+        swapped = [x for _, x in swap_cumulatively(parts, source, target, order).rows()]
+        stages = list(zip(("", *(f"+ {name}" for name in order), ""), swapped, strict=True))
+        shown = _between_originals(parts, source, target, stages)
+        rows.append([Cell(_middle_frame(x), caption) for caption, x in shown])
+    return Sheet(rows, parts.units, "One factor of the target after another", remark=_roles(parts, source, target))
 
 
 def all_combinations(parts: Decomposition, source: int, target: int, names: Sequence[str]) -> Sheet:
     """The source, the source with every non-empty set of the target's factors `names`, the target; a row each."""
-    stages = swap_combinations(parts, source, target, names).rows()
+    stages = _between_originals(parts, source, target, swap_combinations(parts, source, target, names).rows())
+    headings, remark = [caption for caption, _ in stages], _roles(parts, source, target)
     title = "Every combination of the target's factors"
-    return Sheet([[Cell(x)] for _, x in stages], parts.units, title, row_headings=[caption for caption, _ in stages])
+    return Sheet([[Cell(x)] for _, x in stages], parts.units, title, headings, remark=remark)
 
 
 def incremental_swap(parts: Decomposition, pairs: Pairs, what: str, sizes: Sequence[int | None]) -> Sheet:
@@ -100,17 +111,18 @@ def incremental_swap(parts: Decomposition, pairs: Pairs, what: str, sizes: Seque
         sizes: how many modes, growing; None is all.
     """
     _require_pairs(pairs)
-    columns = [swap_incrementally(parts, source, target, what, sizes) for source, target in pairs]
-    cells = [[Cell(x) for _, x in stages.rows()] for stages in columns]
+    columns = [_between_originals(parts, *pair, swap_incrementally(parts, *pair, what, sizes).rows()) for pair in pairs]
+    cells = [[Cell(x) for _, x in stages] for stages in columns]
     headings = [f"{parts.clips.title(source)}\n→ {parts.clips.title(target)}" for source, target in pairs]
     title = f"More and more of the target's {what} modes"
-    return Sheet(list(zip(*cells, strict=True)), parts.units, title, columns[0].captions, headings)
+    captions = [caption for caption, _ in columns[0]]
+    return Sheet(list(zip(*cells, strict=True)), parts.units, title, captions, headings)
 
 
 def generation(
     parts: Decomposition, what: FactorLike, generator: torch.Generator, count: int = 8, weights: Weights = over_two
 ) -> Sheet:
-    """The first `count` sequences, each followed by itself with `what` sampled from the set.
+    """The first `count` sequences, each followed by its reconstruction and by itself with `what` sampled from the set.
 
     Args:
         parts: the set, (n, time, ...).
@@ -121,14 +133,19 @@ def generation(
     """
     if not 1 <= count <= len(parts):
         raise InputError(f"expected a count from 1 to {len(parts)}, the sequences there are, got {count}")
-    sampled = parts.sample(what, generator, weights).select(range(count)).rows()
+    mixture = weights(len(parts), generator)
+    decoded, sampled = (each.select(range(count)).rows() for each in (parts, parts.mix(what, mixture)))
+    factor = factor_text(parts.factor(what).name)
     rows = [
-        [Cell(x, caption), Cell(new)]
-        for (caption, x), (_, new) in zip(parts.select(range(count)).rows(), sampled, strict=True)
+        [
+            Cell(parts.original(i), title),
+            Cell(x),
+            Cell(new, f"{parts.clips.sequence_name(i)} with {factor} of {_donors_text(parts, mixture[i])}"),
+        ]
+        for i, ((title, x), (_, new)) in enumerate(zip(decoded, sampled, strict=True))
     ]
-    name = parts.factor(what).name
-    headings = ["source", f"{name} sampled, the rest kept"]
-    return Sheet(rows, parts.units, f"New ones by sampling: {name}", column_headings=headings)
+    headings = ["source, original", f"source, {RECONSTRUCTED}", f"{factor} sampled, the rest kept"]
+    return Sheet(rows, parts.units, f"New ones by sampling {factor}", column_headings=headings)
 
 
 def factor_sheet(
@@ -138,7 +155,7 @@ def factor_sheet(
     donors: Sequence[int],
     captions: Mapping[str, str] | None = None,
 ) -> Sheet:
-    """The effect of each factor: below the donors, a row with the source and the source with that factor of each donor.
+    """The effect of each factor: below source and donors, a row with the source that has that factor of each donor.
 
     Args:
         parts: the sequences.
@@ -152,14 +169,24 @@ def factor_sheet(
     captions, count = captions or {}, len(donors)
     both = parts.select([source] * count + list(donors))
     donor_of = {i: count + i for i in range(count)}
-    frames = [_middle_frame(x) for _, x in both.rows()]
-    rows: list[CellRow] = [[None, *(Cell(x, "donor") for x in frames[count:])]]
+    shown = [0, *donor_of.values()]
+    decoded = [_middle_frame(x) for _, x in both.rows()]
+    rows: list[CellRow] = [
+        [Cell(_middle_frame(both.original(i))) for i in shown],
+        [Cell(decoded[i]) for i in shown],
+    ]
     for name in names:
         swapped = both.swap(name, donor_of).rows()[:count]
-        first = Cell(frames[0], "source" if name == names[0] else "")
-        rows.append([first, *(Cell(_middle_frame(x)) for _, x in swapped)])
-    headings = ["", *(f"{name}\n{captions.get(name, '')}".strip() for name in names)]
-    return Sheet(rows, parts.units, "What each factor takes from the donors", headings)
+        rows.append([Cell(decoded[0]), *(Cell(_middle_frame(x)) for _, x in swapped)])
+    headings = [f"{name}\n{captions.get(name, '')}".strip() for name in names]
+    titles = [both.clips.title(i) for i in shown]
+    return Sheet(
+        rows,
+        parts.units,
+        "What each factor takes from the donors",
+        ["original", RECONSTRUCTED, *headings],
+        [f"source: {titles[0]}", *(f"donor: {title}" for title in titles[1:])],
+    )
 
 
 def ablation(models: Mapping[str, Decomposition], source: int, target: int) -> Sheet:
@@ -172,11 +199,15 @@ def ablation(models: Mapping[str, Decomposition], source: int, target: int) -> S
     """
     if not models:
         raise InputError("expected decompositions by name, got none")
-    pair = next(iter(models.values())).clips.select([source, target])
-    given = [x[:length] for x, length in zip(pair.x, pair.lengths, strict=True)]
-    rows: list[CellRow] = [[Cell(x, text) for x, text in zip(given, ("source", "target"), strict=True)], []]
+    first = next(iter(models.values()))
+    rows: list[CellRow] = [_originals(first.select([source, target])), []]
     rows += [_both_swaps(parts.select([source, target])) for parts in models.values()]
-    return Sheet(rows, pair.units, "The same exchange by different models", ["", "", *models])
+    return Sheet(rows, first.units, "The same exchange by different models", ["", "", *models])
+
+
+def factor_text(name: str) -> str:
+    """`the static part`, or the name of any other factor."""
+    return f"the {name} part" if name in SPECTRAL_PARTS else name
 
 
 def _both_swaps(pair: Decomposition) -> list[Cell]:
@@ -184,6 +215,31 @@ def _both_swaps(pair: Decomposition) -> list[Cell]:
     static, dynamic = (pair.swap(what, {0: 1}).rows()[0][1] for what in ("static", "dynamic"))
     text = "source with the target's {} part"
     return [Cell(static, text.format("static"), "static"), Cell(dynamic, text.format("dynamic"), "dynamic")]
+
+
+def _originals(pair: Decomposition) -> list[Cell]:
+    """Source and target as they were given."""
+    return [Cell(pair.original(i), f"{role}, original: {pair.clips.title(i)}") for i, role in enumerate(ROLES)]
+
+
+def _between_originals(
+    parts: Decomposition, source: int, target: int, stages: Sequence[tuple[str, NDArray[Any]]]
+) -> list[tuple[str, NDArray[Any]]]:
+    """The decoded stages of a swap, from source to target, between the two as they were given."""
+    captions = [*STAGE_CAPTIONS[:2], *(caption for caption, _ in stages[1:-1]), *STAGE_CAPTIONS[2:]]
+    return list(zip(captions, [parts.original(source), *(x for _, x in stages), parts.original(target)], strict=True))
+
+
+def _roles(parts: Decomposition, source: int, target: int) -> str:
+    return f"source: {parts.clips.title(source)}\ntarget: {parts.clips.title(target)}"
+
+
+def _donors_text(parts: Decomposition, weights: Tensor) -> str:
+    """The sequences of a mixture (n,) and their shares, or how many there are."""
+    donors = weights.nonzero().flatten().tolist()
+    if len(donors) > MAX_NAMED_DONORS:
+        return f"{len(donors)} clips"
+    return " and ".join(f"{parts.clips.sequence_name(i)} ({float(weights[i]):.0%})" for i in donors)
 
 
 def _middle_frame(x: NDArray[Any]) -> NDArray[Any]:

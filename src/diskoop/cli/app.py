@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Annotated
 
 import typer
@@ -55,7 +56,7 @@ def main() -> None:
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, so that temporary files are removed
     try:
-        app()
+        copy_context().run(app)  # what a command remembers, such as the notes it printed, ends with it
     except InputError as error:
         _fail(str(error), 2)
     except Stopped as error:

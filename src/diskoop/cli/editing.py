@@ -51,14 +51,15 @@ def swap(
     clips = load_clips(run, data, split)
     pairs = parse_pairs(clips, pair or [], NUM_PAIRS, seed)
     config = editing.SwapConfig(factors or [], gradual or [], combinations, incremental, amount, operator)
-    files = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
+    files, facts = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
     if not as_json:
         if verdict is not None and verdict.problems:
             print(verdict.conclusion)
-        print(f"pairs: {', '.join(f'{receiver}:{donor}' for receiver, donor in pairs)}")
+        for receiver, donor in pairs:
+            print(f"pair {receiver}:{donor}: {clips.title(receiver)}; factors of {clips.title(donor)}")
         if factors and len(factors) > 1:
             print(f"taken all at once: {', '.join(factors)} (--gradual {','.join(factors)} takes one after another)")
-    print_files(files, {"pairs": pairs} | verdict_facts(verdict), as_json)
+    print_files(files, facts | verdict_facts(verdict), as_json)
 
 
 def sample(
@@ -83,8 +84,8 @@ def sample(
     run = open_run(path, device)
     clips = load_clips(run, data, split)
     folder = out or unused_path(path, "sample")
-    files = editing.sample(run, clips, factors or ["static"], count, mix, operator, seed, folder)
-    print_files(files, {"seed": seed}, as_json)
+    files, facts = editing.sample(run, clips, factors or ["static"], count, mix, operator, seed, folder)
+    print_files(files, facts, as_json)
 
 
 def forecast(

@@ -39,6 +39,9 @@ def factors(
     labels: Annotated[
         str | None, typer.Option(metavar="L,L", help="With --method guided or modes: only these labels.")
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show weak factors too, in the table and the picture.")
+    ] = False,
     refit: Annotated[bool, typer.Option("--refit", help="Find factors even if the run has some.")] = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Find factors even if the model has not learnt its clips.")
@@ -93,7 +96,8 @@ def factors(
         work.require_learnt(verdict)
     run, files = work.prepare_factors(run, config, rename or [])
     facts: dict[str, Any] = verdict_facts(verdict) | work.summarize_factors(run)
-    files += work.draw_factors(run)
+    facts["picture"] = work.describe_picture(run)
+    files += work.draw_factors(run, show_all)
     if score:
         scores, pictures = work.score_factors(run)
         facts |= scores
@@ -105,5 +109,5 @@ def factors(
         files.append(picture)
     if not as_json:
         print_verdict(verdict)
-        work.print_factors(run, facts)
+        work.print_factors(run, facts, show_all)
     print_files(files, facts, as_json)

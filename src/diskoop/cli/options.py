@@ -44,12 +44,8 @@ def print_files(files: list[Path], facts: dict[str, Any], as_json: bool) -> None
     if as_json:
         print(json.dumps({**facts, "files": [str(file) for file in files]}))
         return
-    sounds = [file for file in files if file.suffix == ".wav"]
     for file in files:
-        if file.suffix != ".wav":
-            print(f"wrote {file}")
-    if sounds:
-        print(f"wrote {sounds[0]} to {sounds[-1].name}, in the order of the picture's rows")
+        print(f"wrote {file}")
 
 
 def verdict_facts(verdict: "Verdict | None") -> dict[str, Any]:

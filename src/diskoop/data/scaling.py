@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.sequences import Indices, Units
+from diskoop.data.sequences import Indices, Sequences, Units
 
 CHUNK_BYTES = 2**24
 NON_FINITE = "NaN or infinity (or a number beyond 1e100)"
@@ -80,6 +80,21 @@ def signal_units(statistics: Statistics, dtype: np.dtype[Any], **more: Any) -> U
         of_words = columns == column
         std[of_words] = np.sqrt(np.square(std[of_words & ~statistics.constant]).sum()) or 1.0
     return Units(tuple(std.tolist()), tuple(statistics.mean.tolist()), kept, **more)
+
+
+def frame_deviations(clips: Sequences) -> NDArray[np.float64]:
+    """The standard deviation of every number of a frame over all frames: (feature,), or (channel, height, width).
+
+    Example:
+        >>> series = np.stack([np.arange(8.0), 1000 * np.arange(8.0)], 1)  # (time, feature)
+        >>> frame_deviations(Sequences.of(series[None], units=Units(dtype="float64"))).round(1).tolist()
+        [2.3, 2291.3]
+    """
+    blocks = [clips.frames[start : start + length] for start, length in zip(clips.starts, clips.lengths, strict=True)]
+    zero, count = np.zeros(clips.frames.shape[1:]), clips.lengths.sum()
+    mean = sum((block.sum(0, dtype=np.float64) for block in blocks), zero) / count
+    deviations: NDArray[np.float64] = np.sqrt(sum((np.square(block - mean).sum(0) for block in blocks), zero) / count)
+    return deviations
 
 
 def _blocks(frames: NDArray[Any], starts: Indices, lengths: Indices) -> Iterator[tuple[Indices, NDArray[Any]]]:

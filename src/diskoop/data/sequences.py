@@ -36,6 +36,10 @@ class Units:
     features: tuple[str, ...] = ()  # names of the features of a signal, such as a table's columns
     rate: int | None = None  # sample rate of the audio whose log spectrogram this is; None: not audio
 
+    def feature_names(self, count: int) -> tuple[str, ...]:
+        """Names of `count` features: `features`, or where they have none `feature 1` and so on."""
+        return self.features or tuple(f"feature {number}" for number in range(1, count + 1))
+
     def to_model(self, x: Tensor) -> Tensor:
         if self.offset == 0 and isinstance(self.scale, float | int):
             return x / self.scale  # pixels: bytes become float32 in the same pass
@@ -173,6 +177,11 @@ class Sequences:
     def clip_count(self) -> int:
         """Number of clips that the sequences are, or are windows of."""
         return len(self) if self.clips is None else len(np.unique(self.clips))
+
+    @property
+    def is_series(self) -> bool:
+        """Whether frames are features of their own, each perhaps in its own unit: neither video nor sound."""
+        return not self.is_video and self.units.rate is None
 
     @property
     def mask(self) -> NDArray[np.bool_] | None:
@@ -319,14 +328,30 @@ class Sequences:
         is_signal = not self.is_video and self.frames.dtype.kind == "f"
         return is_signal and bool(np.isnan(self.frames[indices]).any(1).all())
 
+    def window(self, index: int) -> tuple[int, int] | None:
+        """First and last frame inside its clip of a sequence, where sequences are windows."""
+        if self.offsets is None or not self.offsets.any():
+            return None
+        first = int(self.offsets[index])
+        return first, first + int(self.lengths[index]) - 1
+
+    def sequence_name(self, index: int) -> str:
+        """Name of a sequence's clip, with its first and last frame where it is a window: `walk.mp4 [16-31]`."""
+        window = self.window(index)
+        return self.clip_name(index) + ("" if window is None else f" [{window[0]}-{window[1]}]")
+
+    def label_values(self, index: int) -> dict[str, str]:
+        """The labels of one sequence: name -> value in words."""
+        known = {name: (self.values.get(name), int(codes[index])) for name, codes in self.labels.items()}
+        return {name: str(code if values is None else values[code]) for name, (values, code) in known.items()}
+
     def label_text(self, index: int) -> str:
         """The labels of one sequence in words, such as `hair bun, action walk left`."""
-        known = {name: (self.values.get(name), int(codes[index])) for name, codes in self.labels.items()}
-        return ", ".join(f"{name} {code if values is None else values[code]}" for name, (values, code) in known.items())
+        return ", ".join(f"{name} {value}" for name, value in self.label_values(index).items())
 
     def title(self, index: int) -> str:
-        """A caption: the labels of a sequence, or its clip's name where it has none."""
-        return self.label_text(index) or self.clip_name(index)
+        """A caption: the name and the labels of a sequence, such as `walk.mp4 [16-31]: action walk`."""
+        return ": ".join(filter(None, (self.sequence_name(index), self.label_text(index))))
 
 
 _PURPOSES = {"train": "train on", "val": "validate with", "test": "test on"}

@@ -287,12 +287,13 @@ def mean_distance(x: Array | Tensor, what: str) -> float:
     return mean
 
 
-def reconstruction_error(x: ArrayLike, y: ArrayLike, lengths: ArrayLike | None = None) -> float:
-    """The root mean squared difference of two sets of sequences, in their units.
+def reconstruction_error(x: ArrayLike, y: ArrayLike, lengths: ArrayLike | None = None, scale: ArrayLike = 1.0) -> float:
+    """The root mean squared difference of two sets of sequences, in their units or relative to `scale`.
 
     Args:
         x, y: (n, time, ...).
         lengths: (n,), how many frames of each sequence are real; the others are ignored.
+        scale: what differences are divided by: a number, or one for each feature, (feature,).
     """
     first, second = np.asarray(_check_sequences(x, "sequences")), np.asarray(_check_sequences(y, "sequences"))
     if first.shape != second.shape:
@@ -301,7 +302,7 @@ def reconstruction_error(x: ArrayLike, y: ArrayLike, lengths: ArrayLike | None =
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         # One at a time: sets are large.
         for a, b, length in zip(first, second, real_lengths(lengths, *first.shape[:2]), strict=True):
-            difference = a[:length].astype(np.float64) - b[:length]
+            difference = (a[:length].astype(np.float64) - b[:length]) / np.asarray(scale)
             total += float(np.square(difference).sum())
             numbers += difference.size
     if not np.isfinite(total):

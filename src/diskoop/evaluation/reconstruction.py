@@ -3,14 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition, chunks
-from diskoop.analysis.verdict import variance_explained
+from diskoop.analysis.decomposition import Decomposition
+from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
 from diskoop.evaluation.metrics import reconstruction_error
 from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome, metric
@@ -26,18 +27,18 @@ MAX_CLIPS = 512  # sequences that are enough for errors
 def _error_tables(labels: Sequence[str], motion_label: str | None) -> list[Table]:
     scores = [Column("factors", "factors", "count"), Column("stability", "factors", "stability", better="↑")]
     columns = [
-        Column("reconstruction RMSE", "reconstruction", "rmse", better="↓"),
+        Column("reconstruction error", "reconstruction", "error", better="↓"),
         Column("variance explained", "reconstruction", "explained_variance", percent=True, better="↑"),
-        Column("next frame RMSE", "prediction", "rmse", better="↓"),
-        Column("holding the last", "prediction", "hold_last_rmse"),
+        Column("next frame error", "prediction", "error", better="↓"),
+        Column("holding the last", "prediction", "hold_last_error"),
         Column("static eigenvalues from 1", "spectrum", "static_gap", better="↓"),
         Column("largest dynamic", "spectrum", "dynamic_radius"),
         Column("cycle error", "cycle", "static", better="↓"),
     ]
     remark = (
-        "In the data's units; in the variance explained every feature of a signal counts alike. The cycle error is how "
-        "far the static code of a swapped, decoded and encoded sequence is from what was put in, next to how far apart "
-        "sequences are."
+        "Errors are root mean squares, relative to the deviation of the data, with each feature of a series scaled: "
+        "the mean frame has 1. The cycle error is how far the static code of a swapped, decoded and encoded sequence "
+        "is from what was put in, next to how far apart sequences are."
     )
     return [Table("Without labels", columns, remark), Table("Scores", scores)]
 
@@ -52,13 +53,14 @@ def measure_errors(run: Run, context: EvalContext) -> Outcome:
     def add(metric: str, column: str, value: float) -> None:
         values[Key(metric, column)] = single_value(value)
 
-    decoded = parts.decode()
-    add("reconstruction", "rmse", reconstruction_error(x, decoded, clips.lengths))
-    by_chunk = (torch.from_numpy(decoded[indices]) for indices in chunks(len(decoded)))
-    add("reconstruction", "explained_variance", variance_explained(parts.clips, by_chunk))
-    predicted, held = _one_step_errors(parts, x, clips.lengths)
-    add("prediction", "rmse", predicted)
-    add("prediction", "hold_last_rmse", held)
+    # Both errors and deviation in the model's units, in which all features of a signal have the same scale.
+    scale = np.asarray(parts.units.scale)
+    deviation = scale * (np.sqrt(np.square(frame_deviations(clips) / scale).mean()) or 1.0)
+    error = reconstruction_error(x, parts.decode(), clips.lengths, deviation)
+    add("reconstruction", "error", error)
+    add("reconstruction", "explained_variance", 1 - error**2)
+    for column, predicted in (("error", _predict_next(parts)[:, 1:]), ("hold_last_error", x[:, :-1])):
+        add("prediction", column, reconstruction_error(x[:, 1:], predicted, clips.lengths - 1, deviation))
     spectrum, static = run.spectrum()
     gap, radius = spectrum.extent(static)
     add("spectrum", "static_gap", float(gap))
@@ -73,14 +75,10 @@ def measure_errors(run: Run, context: EvalContext) -> Outcome:
     return Outcome(values)
 
 
-def _one_step_errors(parts: Decomposition, x: NDArray[np.generic], lengths: NDArray[np.int64]) -> tuple[float, float]:
-    """The error of one-step predictions of frames 2..time, and of holding the frame before."""
+def _predict_next(parts: Decomposition) -> NDArray[Any]:
+    """(n, time, ...): the first frame reconstructed, and one-step predictions of frames 2..time."""
     ahead = torch.cat([parts.z[:, :1], parts.operator.advance(parts.z[:, :-1])], 1)
-    predicted = replace(parts, z=ahead.to(parts.z)).decode()
-    return (
-        reconstruction_error(x[:, 1:], predicted[:, 1:], lengths - 1),
-        reconstruction_error(x[:, 1:], x[:, :-1], lengths - 1),
-    )
+    return replace(parts, z=ahead.to(parts.z)).decode()
 
 
 def _cycle_error(run: Run, parts: Decomposition, config: EvalConfig) -> float:

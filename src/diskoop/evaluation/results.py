@@ -66,6 +66,17 @@ class ModelResults:
         return cls(facts["name"], from_records(facts["values"]), origin, tuple(facts["notes"]))
 
 
+def merge_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """The notes of each model, by its name -> every note once, behind the names of the models that have it.
+
+    Example:
+        >>> merge_notes({"ours": ["few clips", "no classifier"], "PCA + DMD": ["few clips"]})
+        ['ours, PCA + DMD: few clips', 'ours: no classifier']
+    """
+    owners = {note: [name for name, own in notes.items() if note in own] for every in notes.values() for note in every}
+    return [f"{', '.join(names)}: {note}" for note, names in owners.items()]
+
+
 def to_records(values: Mapping[Key, Summary]) -> list[dict[str, Any]]:
     """Values for JSON: a record for each, with the fields of its Key and of its Summary."""
     return [{**key._asdict(), **asdict(value)} for key, value in values.items()]
@@ -247,8 +258,8 @@ class Results:
         shown = [m for m in self.models if any(m is line.model for _, lines in tables for line in lines)]
         blocks.append("## Where the values come from")
         blocks.append("\n".join(f"- {model.name}: {model.origin}" for model in shown))
-        if notes := [f"- {model.name}: {note}" for model in shown for note in model.notes]:
-            blocks += ["## Notes", "\n".join(notes)]
+        if notes := merge_notes({model.name: model.notes for model in shown}):
+            blocks += ["## Notes", "\n".join(f"- {note}" for note in notes)]
         return "\n\n".join(blocks) + "\n"
 
     def as_json(self) -> dict[str, Any]:

@@ -7,10 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.analysis.embedding import ClusterScore, require_label
-from diskoop.analysis.forecasting import ForecastErrors
+from diskoop.analysis.forecasting import METHODS, ForecastErrors
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
-from diskoop.plots.style import BACKGROUND, DYNAMIC_COLOR, STATIC_COLOR, TEXT_COLOR, TITLE_SIZE, wrap_text
+from diskoop.plots.style import (
+    BACKGROUND,
+    DYNAMIC_COLOR,
+    STATIC_COLOR,
+    TEXT_COLOR,
+    TITLE_SIZE,
+    TRUTH_COLOR,
+    wrap_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,23 +87,25 @@ def matrix_figure(
     return figure
 
 
-def forecast_figure(errors: ForecastErrors, unit: str) -> "Figure":
-    """Forecast error against horizon; `unit` is the error's, such as "pixel value"."""
+def forecast_figure(errors: ForecastErrors) -> "Figure":
+    """Forecast errors against the horizon, relative to the deviation of the data."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    horizons = np.arange(1, len(errors.ours) + 1)
-    for curve, name, style in (
-        (errors.last_frame, "holding the last frame", {"color": STATIC_COLOR}),
-        (errors.dmd, f"plain DMD, rank {errors.rank}", {"color": TEXT_COLOR}),
-        (errors.ours, "our forecast", {"color": DYNAMIC_COLOR, "linewidth": 2}),
-        (errors.reconstruction, "our reconstruction of the same frames", {"color": DYNAMIC_COLOR, "linestyle": ":"}),
+    curves = {method: errors.curve(method) for method in METHODS}
+    horizons = np.arange(1, len(curves["ours"]) + 1)
+    for method, name, style in (
+        ("last_frame", "holding the last frame", {"color": STATIC_COLOR}),
+        ("dmd", f"plain DMD, rank {errors.rank}", {"color": TEXT_COLOR}),
+        ("ours", "our forecast", {"color": DYNAMIC_COLOR, "linewidth": 2}),
+        ("reconstruction", "our reconstruction of the same frames", {"color": DYNAMIC_COLOR, "linestyle": ":"}),
     ):
-        axes.plot(horizons, curve, marker=".", label=name, **style)
+        axes.plot(horizons, curves[method], marker=".", label=name, **style)
+    axes.axhline(1, color=TRUTH_COLOR, linewidth=1, zorder=0, label="predicting the mean frame")
     # Shaded as well, since a good forecast lies on that line and hides it.
-    axes.fill_between(horizons, errors.reconstruction, color=DYNAMIC_COLOR, alpha=0.08, linewidth=0)
+    axes.fill_between(horizons, curves["reconstruction"], color=DYNAMIC_COLOR, alpha=0.08, linewidth=0)
     axes.set_ylim(bottom=0)
     axes.set_xlim(0.5, len(horizons) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -106,7 +116,7 @@ def forecast_figure(errors: ForecastErrors, unit: str) -> "Figure":
         color=TEXT_COLOR,
     )
     axes.set_xlabel("frames ahead", fontsize=8)
-    axes.set_ylabel(f"root mean squared error, {unit}", fontsize=8, parse_math=False)
+    axes.set_ylabel("root mean squared error, in deviations of the data", fontsize=8)
     axes.tick_params(labelsize=7)
     axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,6 +1,7 @@
 """sequences -> film strips, spectrograms, lines, contact sheets and animations"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,16 @@ from numpy.typing import NDArray
 from diskoop.data.formats.audio import HOP
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
-from diskoop.plots.style import BACKGROUND, TEXT_COLOR
+from diskoop.plots.style import (
+    BACKGROUND,
+    DYNAMIC_COLOR,
+    FONT_SIZE,
+    STATIC_COLOR,
+    TEXT_COLOR,
+    TITLE_SIZE,
+    TRUTH_COLOR,
+    wrap_text,
+)
 from diskoop.storage import atomic_write
 
 if TYPE_CHECKING:
@@ -19,9 +29,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANIMATION_SUFFIXES = (".webp", ".gif")
-MIN_TILE = 96  # pixels of an animated video's longer side; smaller ones are enlarged
+MIN_TILE = 128  # pixels of an animated video's longer side; smaller ones are enlarged
+CAPTION_LINE, MAX_CAPTION_LINES = 13, 5  # pixels of a line above an animated video, and how many there are
 MAX_SCALE_RATIO = 5  # features whose scales or offsets differ more than this are drawn in scaled units
-MAX_LEGEND_FEATURES = 8  # with more features a series has no legend
+MAX_LEGEND_FEATURES = 8  # in a legend
+LEGEND_SIZE = 6  # points
 MAX_FRAMES = 16  # of a longer clip, evenly spread
 
 Row = tuple[str, NDArray[Any]]  # a caption and a sequence (time, ...)
@@ -53,19 +65,22 @@ def draw_strip(axes: "Axes", video: NDArray[Any], title: str = "", color: str = 
     """A video (time, channel, height, width) as a film strip."""
     axes.imshow(film_strip(video), interpolation="nearest")
     axes.set_axis_off()
-    if title:
-        axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
+    _set_title(axes, title, color)
 
 
 def draw_series(
-    axes: "Axes", series: NDArray[Any], title: str = "", features: Sequence[str] = (), color: str = TEXT_COLOR
+    axes: "Axes", series: NDArray[Any], title: str = "", legend: Sequence[str] = (), color: str = TEXT_COLOR
 ) -> None:
-    """A series (time, feature) as lines, with a legend for up to MAX_LEGEND_FEATURES features."""
+    """A series (time, feature) as lines over the frames, with a legend as `legend_texts` gives it."""
+    from matplotlib.lines import Line2D
+
     lines = axes.plot(series, linewidth=1)
-    if 0 < len(features) <= MAX_LEGEND_FEATURES:
-        axes.legend(lines, features, fontsize=5, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
+    if legend:
+        handles = [*lines[:MAX_LEGEND_FEATURES], Line2D([], [], linestyle="none")][: len(legend)]
+        axes.legend(handles, legend, fontsize=LEGEND_SIZE, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    _set_title(axes, title, color)
     axes.tick_params(labelsize=6)
+    axes.set_xlabel("frame", fontsize=6, labelpad=0)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -75,13 +90,22 @@ def draw_spectrogram(
     """A log spectrogram (time, bin) of sound with `rate` samples a second that lasts `seconds`."""
     extent = (0.0, seconds, 0.0, rate / 2000)
     axes.imshow(logs.T, origin="lower", aspect="auto", cmap="magma", extent=extent, interpolation="nearest")
-    axes.set_title(title, fontsize=8, loc="left", color=color, pad=3, parse_math=False)
+    _set_title(axes, title, color)
     axes.tick_params(labelsize=6)
     axes.set_xlabel("s", fontsize=6, labelpad=0)
-    axes.set_ylabel("kHz", fontsize=6, labelpad=0)
+    axes.set_ylabel("kHz", fontsize=6, labelpad=2)
+    axes.set_facecolor("none")
 
 
-def draw_sequence(axes: "Axes", x: NDArray[Any], units: Units, title: str = "", color: str = TEXT_COLOR) -> None:
+def draw_sequence(
+    axes: "Axes",
+    x: NDArray[Any],
+    units: Units,
+    title: str = "",
+    color: str = TEXT_COLOR,
+    forecast_from: int | None = None,
+    longest: int | None = None,
+) -> None:
     """Draw a sequence as a film strip, a spectrogram or lines, whichever it is.
 
     Args:
@@ -90,79 +114,125 @@ def draw_sequence(axes: "Axes", x: NDArray[Any], units: Units, title: str = "", 
         units: of `x`; a sampling rate marks a spectrogram.
         title: caption, above the plot.
         color: of the caption.
+        forecast_from: the first frame of a forecast, where a line is drawn.
+        longest: frames of the longest video beside this one; of all of them the same frames are shown.
     """
+    mark: float | None = forecast_from
     if x.ndim == 4:
-        x = x[np.linspace(0, len(x) - 1, min(len(x), MAX_FRAMES)).astype(np.int64)]
-        draw_strip(axes, _pixels(x, units), title, color)
+        shown = _shown_frames(longest or len(x))
+        shown = shown[shown < len(x)]
+        draw_strip(axes, _pixels(x[shown], units), title, color)
+        if forecast_from is not None:  # in the gap before that frame, which is one pixel wide
+            mark = int(np.searchsorted(shown, forecast_from)) * (x.shape[-1] + 1) - 1
     elif units.rate is not None:
-        draw_spectrogram(axes, x, units.rate, (len(x) - 1) * HOP / units.rate, title, color)
+        seconds_per_frame = HOP / units.rate
+        draw_spectrogram(axes, x, units.rate, (len(x) - 1) * seconds_per_frame, title, color)
+        mark = None if forecast_from is None else forecast_from * seconds_per_frame
     else:
+        legend = legend_texts(units, x.shape[1])
         if _needs_scaling(units):
             x = units.to_model(torch.from_numpy(x.astype(np.float64))).numpy()
-            axes.set_ylabel("scaled", fontsize=6, labelpad=0)
-        draw_series(axes, x, title, units.features, color)
+            axes.set_ylabel("standard deviations", fontsize=6, labelpad=0)
+        draw_series(axes, x, title, legend, color)
+    if mark is not None:
+        color = DYNAMIC_COLOR if x.ndim == 4 or units.rate is None else BACKGROUND  # bright, on a spectrogram
+        axes.axvline(mark, color=color, linewidth=1.2, linestyle="-" if x.ndim == 4 else "--")
+
+
+def legend_texts(units: Units, count: int) -> list[str]:
+    """Names of the first of `count` features, with mean and deviation where they are drawn in deviations."""
+    names = list(units.feature_names(count))
+    if _needs_scaling(units):
+        means, deviations = (np.broadcast_to(value, count) for value in (units.offset, units.scale))
+        names = [f"{name}: {m:.4g} ± {d:.2g}" for name, m, d in zip(names, means, deviations, strict=True)]
+    more = count - MAX_LEGEND_FEATURES
+    return names if more <= 0 else [*names[:MAX_LEGEND_FEATURES], f"and {more} more"]
 
 
 def contact_sheet_figure(sequences: Sequences, indices: Sequence[int], columns: int = 2) -> "Figure":
-    """The sequences at `indices` of a set under their labels, in a grid with `columns` columns."""
+    """The sequences at `indices` of a set under their names and labels, in a grid with `columns` columns."""
     from matplotlib.figure import Figure
 
     rows = -(-len(indices) // columns)
-    height = 0.25 + 6.4 / min(sequences.shape[1], MAX_FRAMES) if sequences.is_video else 1.8
+    titles = [wrap_text(sequences.title(index), 6.2) for index in indices]
+    height = 6.4 / min(sequences.shape[1], MAX_FRAMES) if sequences.is_video else 1.6
+    height += 0.12 + 0.14 * max(title.count("\n") + 1 for title in titles)
     figure = Figure(figsize=(6.4 * columns, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for axes, index in zip(grid.flat, indices, strict=False):
+    for axes, index, title in zip(grid.flat, indices, titles, strict=False):
         axes.set_axis_on()
         (x,) = sequences.read([index])
-        draw_sequence(axes, x, sequences.units, sequences.title(index))
+        draw_sequence(axes, x, sequences.units, title)
+    for number, axes in enumerate(grid.flat):
+        legend = axes.get_legend()
+        if legend is not None and number != min(columns, len(indices)) - 1:
+            legend.remove()  # one is enough, at the upper right
     return figure
 
 
-def rows_figure(rows: Sequence[Row], units: Units, title: str = "", columns: int = 1) -> "Figure":
-    """Sequences under their captions, on one scale of time.
+@dataclass(frozen=True, eq=False)
+class ForecastRow:
+    """A series and its forecast, in the data's own units."""
+
+    caption: str
+    truth: NDArray[Any]  # (time, feature)
+    forecast: NDArray[Any]  # (observed + steps, feature): observed frames as the model draws them, then the forecast
+
+
+def forecast_series_figure(rows: Sequence[ForecastRow], observed: int, units: Units, title: str) -> "Figure":
+    """Forecasts of series in front of the truth: a row for each series, a column for each feature, in its own unit.
 
     Args:
-        rows: (caption, sequence (time, ...)), all of one kind; they fill the grid row by row.
-        units: of all sequences.
+        rows: the series.
+        observed: frames that forecasts start from; a line marks where they begin.
+        units: names of the features, of which the first MAX_LEGEND_FEATURES are drawn.
         title: above all.
-        columns: of the grid.
     """
     from matplotlib.figure import Figure
 
-    lines = -(-len(rows) // columns)
-    longest = max(len(x) for _, x in rows)
-    video = rows[0][1].ndim == 4
-    height = 0.25 + 7.0 / min(longest, MAX_FRAMES) * rows[0][1].shape[-2] / rows[0][1].shape[-1] if video else 1.7
-    figure = Figure(figsize=(7.0 * columns, height * lines + (0.4 if title else 0.05)), layout="constrained")
-    if title:
-        figure.suptitle(title, fontsize=11, color=TEXT_COLOR, x=0.01, ha="left", parse_math=False)
-    grid = figure.subplots(lines, columns, squeeze=False, sharey=not video)
-    for axes in grid.flat[len(rows) :]:
-        axes.set_axis_off()
-    step = max(1, -(-longest // MAX_FRAMES)) if video else 1  # the same frames of every row, one above the other
-    for axes, (caption, x) in zip(grid.flat, rows, strict=False):
-        draw_sequence(axes, x[::step], units, caption)
-    drawn = list(grid.flat[: len(rows)])
-    right = max(axes.get_xlim()[1] for axes in drawn)
-    for axes in drawn:
-        axes.set_xlim(right=right)  # one scale of time
-        axes.set_anchor("W")
-    if units.rate is not None and not video:
-        low, high = min(float(x.min()) for _, x in rows), max(float(x.max()) for _, x in rows)
-        for axes in drawn:
-            axes.images[0].set_clim(low, high)  # one scale of loudness
+    count = rows[0].truth.shape[1]
+    names = units.feature_names(count)[:MAX_LEGEND_FEATURES]
+    if len(names) < count:
+        title += f"; the first {len(names)} of {count} features"
+    figure = Figure(figsize=(max(1.75 * len(names), 6.5) + 0.3, 1.35 * len(rows) + 0.9), layout="constrained")
+    figure.suptitle(title, fontsize=TITLE_SIZE, color=TEXT_COLOR, x=0.01, ha="left", parse_math=False)
+    bands = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
+    grids = []
+    for number, (row, band) in enumerate(zip(rows, bands, strict=True)):
+        band.suptitle(row.caption, fontsize=FONT_SIZE, color=TEXT_COLOR, x=0.01, ha="left", parse_math=False)
+        grids.append(band.subplots(1, len(names), squeeze=False)[0])
+        for feature, (axes, name) in enumerate(zip(grids[-1], names, strict=True)):
+            axes.plot(row.truth[:, feature], color=TRUTH_COLOR, linewidth=1.8, label="truth")
+            past, future = np.arange(observed), np.arange(observed, len(row.forecast))
+            axes.plot(past, row.forecast[past, feature], color=STATIC_COLOR, linewidth=1, label="as the model draws it")
+            axes.plot(future, row.forecast[future, feature], color=DYNAMIC_COLOR, linewidth=1, label="forecast")
+            axes.axvline(observed - 0.5, color=DYNAMIC_COLOR, linewidth=0.8, linestyle="--")
+            axes.tick_params(labelsize=6)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_facecolor("none")
+            axes.set_ylabel(name, fontsize=7, labelpad=1, parse_math=False)
+            if number == len(rows) - 1:
+                axes.set_xlabel("frame", fontsize=6, labelpad=0)
+    for feature in range(len(names)):  # one scale for each feature
+        column = [grid[feature] for grid in grids]
+        low, high = (f(axes.get_ylim()[end] for axes in column) for f, end in ((min, 0), (max, 1)))
+        for axes in column:
+            axes.set_ylim(low, high)
+    handles = grids[0][0].get_lines()[:3]
+    figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=FONT_SIZE, frameon=False)
     return figure
 
 
 def save_animation(
-    rows: Sequence[Row], path: str | Path, units: Units, columns: int = 4, milliseconds: int = 150
+    groups: Sequence[Sequence[Row]], path: str | Path, units: Units, columns: int = 4, milliseconds: int = 150
 ) -> Path:
     """Write videos side by side under their captions as an animated WebP or GIF.
 
     Args:
-        rows: (caption, video (time, channel, height, width)); shorter videos repeat their last frame.
+        groups: of (caption, video (time, channel, height, width)), each group in rows of its own; shorter videos repeat
+            their last frame.
         path: a name with one of ANIMATION_SUFFIXES.
         units: of all videos.
         columns: videos in a row.
@@ -173,19 +243,30 @@ def save_animation(
     path = Path(path)
     if path.suffix not in ANIMATION_SUFFIXES:
         raise InputError(f"expected an animation's name ending in {' or '.join(ANIMATION_SUFFIXES)}, got {str(path)!r}")
-    columns, longest = min(columns, len(rows)), max(len(x) for _, x in rows)
+    columns = min(columns, max(map(len, groups)))
+    padding = [[None] * (-len(group) % columns) for group in groups]
+    tiles = [row for group, rest in zip(groups, padding, strict=True) for row in (*group, *rest)]
+    rows = [row for row in tiles if row is not None]
+    longest = max(len(x) for _, x in rows)
     height, width = rows[0][1].shape[-2:]
     scale = max(1, -(-MIN_TILE // max(height, width)))
-    cell, margin = (width * scale + 8, height * scale + 26), (4, 20)
+    canvas = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    captions = {caption: _wrapped(canvas, caption, width * scale) for caption, _ in rows}
+    margin = (4, 8 + CAPTION_LINE * max(map(len, captions.values())))
+    cell = (width * scale + 8, height * scale + margin[1] + 6)
     frames = []
     for t in range(longest):
-        frame = Image.new("RGB", (cell[0] * columns, cell[1] * -(-len(rows) // columns)), BACKGROUND)
+        frame = Image.new("RGB", (cell[0] * columns, cell[1] * (len(tiles) // columns)), BACKGROUND)
         canvas = ImageDraw.Draw(frame)
-        for number, (caption, x) in enumerate(rows):
+        for number, tile in enumerate(tiles):
+            if tile is None:
+                continue
+            lines, x = captions[tile[0]], tile[1]
             corner = (number % columns * cell[0] + margin[0], number // columns * cell[1] + margin[1])
             picture = Image.fromarray(film_strip(_pixels(x[min(t, len(x) - 1)][None], units)))
             frame.paste(picture.resize((width * scale, height * scale), Image.Resampling.NEAREST), corner)
-            canvas.text((corner[0], corner[1] - 15), _truncated(canvas, caption, width * scale), fill=TEXT_COLOR)
+            top = corner[1] - 3 - CAPTION_LINE * len(lines)
+            canvas.multiline_text((corner[0], top), "\n".join(lines), fill=TEXT_COLOR, spacing=CAPTION_LINE - 11)
         frames.append(frame)
     with atomic_write(path) as temporary:
         frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=milliseconds, loop=0, lossless=True)
@@ -196,6 +277,30 @@ def _needs_scaling(units: Units) -> bool:
     """Whether features differ so much (degrees and hectopascals) that one axis would show them as flat lines."""
     scales, offsets = np.atleast_1d(units.scale), np.atleast_1d(units.offset)
     return bool(scales.max() > MAX_SCALE_RATIO * scales.min() or np.ptp(offsets) > MAX_SCALE_RATIO * scales.max())
+
+
+def _shown_frames(count: int) -> NDArray[np.int64]:
+    """Indices of the frames of a video that are drawn: all of them, or MAX_FRAMES that are evenly spread."""
+    return np.linspace(0, count - 1, min(count, MAX_FRAMES)).astype(np.int64)
+
+
+def _set_title(axes: "Axes", title: str, color: str) -> None:
+    if title:
+        axes.set_title(title, fontsize=FONT_SIZE, loc="left", color=color, pad=3, parse_math=False)
+
+
+def _wrapped(canvas: Any, text: str, width: float) -> list[str]:
+    """Lines of `text` that fit into `width` pixels, MAX_CAPTION_LINES at most; what does not fit is cut off."""
+    lines: list[str] = []
+    for word in text.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and canvas.textlength(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    if len(lines) > MAX_CAPTION_LINES:
+        lines = [*lines[: MAX_CAPTION_LINES - 1], lines[MAX_CAPTION_LINES - 1] + " …"]
+    return [_truncated(canvas, line, width) for line in lines]
 
 
 def _truncated(canvas: Any, text: str, width: float) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from diskoop.analysis.sheets import Cell, Sheet
-from diskoop.data.sequences import Units
 from diskoop.numerics.spectrum import Spectrum
-from diskoop.plots.sequences import MAX_FRAMES, MAX_LEGEND_FEATURES, draw_sequence
+from diskoop.plots.sequences import LEGEND_SIZE, MAX_FRAMES, draw_sequence, legend_texts
 from diskoop.plots.spectra import draw_spectrum
 from diskoop.plots.style import (
     DYNAMIC_COLOR,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 # Lengths are in inches.
 SINGLE_FRAME_WIDTH = 1.15  # where every cell is a single frame of video
 MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 0.42, 0.7  # of a frame in a strip
-MIN_PLOT_WIDTH, MAX_PLOT_WIDTH, PLOT_HEIGHT = 1.7, 4.6, 0.95  # of a signal's plot
+MIN_PLOT_WIDTH, MAX_PLOT_WIDTH, PLOT_HEIGHT = 1.7, 4.6, 1.1  # of a signal's plot
 SHEET_WIDTH = 11.0  # of all columns together, unless their cells would become too narrow
 ROW_HEADING_WIDTH = 1.8
 GAP, LINE_HEIGHT, TITLE_HEIGHT = 0.1, 0.15, 0.4
@@ -55,10 +54,13 @@ def sheet_figure(sheet: Sheet) -> "Figure":
     captions = [[wrap_text(cell.caption, width) if cell else "" for cell in row] for row in sheet.rows]
     depths = [height + GAP + LINE_HEIGHT * _line_count(texts) if texts else GAP for texts in captions]
     left = GAP + max([0.0, *(text_width(text) + GAP for text in row_headings)]) + ticks
-    right = left + columns * step + (0.0 if video else _legend_width(units))
-    top = TITLE_HEIGHT + LINE_HEIGHT * _line_count(column_headings)
+    longest = max(len(cell.x) for cell in sheet.cells)
+    right = left + columns * step + _legend_width(sheet)
+    top = (TITLE_HEIGHT if sheet.title else GAP) + LINE_HEIGHT * _line_count(column_headings)
     page_width = max(right, text_width(sheet.title, TITLE_SIZE) + 2 * GAP)
-    page = _Page.titled(sheet.title, page_width, top + sum(depths) + ticks)
+    remark = wrap_text(sheet.remark, page_width - 2 * GAP)
+    page_height = top + sum(depths) + ticks + LINE_HEIGHT * _line_count([remark])
+    page = _Page.titled(sheet.title, page_width, page_height)
     for column, text in enumerate(column_headings):
         page.write(left + column * step, top - GAP / 3, text, va="bottom")
     bottom = top
@@ -68,10 +70,12 @@ def sheet_figure(sheet: Sheet) -> "Figure":
         for column, (cell, text) in enumerate(zip(row, texts, strict=True)):
             if cell:
                 axes = page.add_axes(left + column * step, bottom - GAP, width, height)
-                draw_sequence(axes, cell.x, units, text, PART_COLORS[cell.part])
+                draw_sequence(axes, cell.x, units, text, PART_COLORS[cell.part], cell.forecast_from, longest)
                 placed.append((axes, number, column))
         if row_headings and row_headings[number]:
             page.write(left - ticks - GAP, bottom - GAP - height / 2, row_headings[number], va="center", ha="right")
+    if remark:
+        page.write(GAP, page_height - GAP / 2, remark, va="bottom")
     if video:
         for axes, _, _ in placed:
             axes.set_anchor("W")  # a shorter strip begins where the others do
@@ -174,10 +178,12 @@ def _share_scales(placed: Sequence[tuple["Axes", int, int]], cells: Sequence[Cel
             legend.remove()
 
 
-def _legend_width(units: Units) -> float:
-    """Width of a series' legend, which stands at its right."""
-    names = units.features if len(units.features) <= MAX_LEGEND_FEATURES else ()
-    return max([0.0, *(text_width(name, 5) + 4 * GAP for name in names)])
+def _legend_width(sheet: Sheet) -> float:
+    """Width of a series' legend, which stands at its right; 0 for video and sound, which have none."""
+    x = sheet.cells[0].x
+    if x.ndim == 4 or sheet.units.rate is not None:
+        return 0.0
+    return max(text_width(text, LEGEND_SIZE) + 4 * GAP for text in legend_texts(sheet.units, x.shape[1]))
 
 
 def _line_count(texts: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEXT_COLOR, BACKGROUND, STATIC_COLOR, DYNAMIC_COLOR = "#22223b", "#fbfaf7", "#2563eb", "#e11d48"
+TRUTH_COLOR = "#b4b4c0"  # of what forecasts are compared with, behind them
 FONT_SIZE, TITLE_SIZE = 8, 12  # points
 FIGURE_SUFFIXES = (".png", ".jpg", ".webp", ".svg", ".pdf")
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,6 +94,13 @@ def find_clip(clips: Sequences, text: str) -> int:
     if int(text) >= len(clips):
         raise InputError(f"expected a clip from 0 to {len(clips) - 1}, got {text}")
     return int(text)
+
+
+def describe_clip(clips: Sequences, index: int, number: int) -> dict[str, Any]:
+    """A sequence as a JSON object: its number in a command, the clip's name, the frames of a window, its labels."""
+    window = clips.window(index)
+    frames = {} if window is None else {"frames": list(window)}
+    return {"clip": number, "name": clips.clip_name(index), **frames, "labels": clips.label_values(index)}
 
 
 def draw_indices(total: int, count: int, seed: int) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """what commands print: progress bars, notes and tables"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal
 
 from rich.console import Console
@@ -8,6 +9,8 @@ from rich.progress import track
 from rich.table import Table
 
 TABLE_WIDTH = 160  # columns, where the output is a file
+
+_printed_notes: ContextVar[frozenset[str]] = ContextVar("printed_notes", default=frozenset())
 
 Justify = Literal["left", "right"]
 
@@ -31,7 +34,10 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a note on stderr, so that stdout holds results alone."""
+    """Print a note on stderr, so that stdout holds results alone; a command prints the same note once."""
+    if text in _printed_notes.get():
+        return
+    _printed_notes.set(_printed_notes.get() | {text})
     Console(stderr=True).print(f"note: {text}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -18,7 +18,7 @@ from diskoop.evaluation.evaluate import (
     measure_run,
 )
 from diskoop.evaluation.registry import EvalConfig, EvalContext, all_tables
-from diskoop.evaluation.results import Key, ModelResults, Results
+from diskoop.evaluation.results import Key, ModelResults, Results, merge_notes
 from diskoop.run import Run
 from diskoop.training.progress import Reporter
 from diskoop.workflows import factors
@@ -110,7 +110,7 @@ def draw_matrix(model: ModelResults, context: EvalContext, folder: Path) -> list
 def compare(runs: Sequence[Run], config: EvalConfig, reporter: Reporter) -> Results:
     """Measure runs with one config, without baselines."""
     models: list[ModelResults] = []
-    notes: list[str] = []
+    notes_of: dict[str, Sequence[str]] = {}
     labels: dict[str, None] = {}
     motion_label: str | None = None
     sets: dict[str, str] = {}
@@ -120,8 +120,9 @@ def compare(runs: Sequence[Run], config: EvalConfig, reporter: Reporter) -> Resu
         models.append(replace(own, name=name))
         labels |= dict.fromkeys(context.table_labels)
         motion_label = motion_label or context.motion_label
-        notes += [f"{name}: {note}" for note in (*describe_verdict(run), *context.notes)]
+        notes_of[name] = [*describe_verdict(run), *context.notes]
         sets[name] = context.clips.name
+    notes = merge_notes(notes_of)
     if len(set(sets.values())) > 1:
         listed = ", ".join(f"{name} on {data}" for name, data in sets.items())
         notes.insert(0, f"these runs were trained on different sets, so their values are not comparable: {listed}")
@@ -141,4 +142,4 @@ def print_results(results: Results) -> None:
             grid.add_row(line.name, *line.cells)
         console.print()
         console.print(grid, highlight=False, markup=False)
-    print_lines(f"{model.name}: {note}" for model in results.models for note in model.notes)
+    print_lines(merge_notes({model.name: model.notes for model in results.models}))

@@ -12,11 +12,11 @@ from diskoop.analysis import embedding
 from diskoop.analysis.discovery.guided import Guided
 from diskoop.analysis.discovery.label_free import LabelFree
 from diskoop.analysis.discovery.mode_search import ModeSearch, accuracy_difference, label_accuracy
-from diskoop.analysis.discovery.results import COLUMNS, DiscoveryResult
+from diskoop.analysis.discovery.results import COLUMNS, MIN_STRENGTH, DiscoveredFactor, DiscoveryResult
 from diskoop.analysis.embedding import ClusterScore, cluster_score, require_label, select_fixed
 from diskoop.analysis.sheets import factor_sheet
 from diskoop.analysis.verdict import Verdict
-from diskoop.data import open_data
+from diskoop.data import Sequences, open_data
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.classifiers import Classifier, is_own_data, load_or_train_classifier
 from diskoop.evaluation.swaps import SwapMatrices, describe_matches, match_factors, strongest_factors, swap_matrices
@@ -26,7 +26,7 @@ from diskoop.plots.spectra import gap_figure, spectrum_figure
 from diskoop.plots.style import save_figure
 from diskoop.run import Run
 from diskoop.storage import atomic_write
-from diskoop.workflows.clips import draw_indices, load_clips, parse_factor, split_names
+from diskoop.workflows.clips import describe_clip, draw_indices, load_clips, parse_factor, split_names
 from diskoop.workflows.console import Justify, print_lines, print_table, show_progress
 
 METHODS = ("label-free", "guided", "modes")
@@ -115,17 +115,32 @@ def summarize_factors(run: Run) -> dict[str, Any]:
         "source": result.source,
         "notes": list(result.notes),
         "factors": [factor.as_dict() for factor in result.factors],
+        "weak": [factor.name for factor in result.weak],
     }
 
 
-def print_factors(run: Run, facts: dict[str, Any]) -> None:
+def shown_factors(result: DiscoveryResult, show_all: bool = False) -> list[DiscoveredFactor]:
+    """The factors of tables and pictures: with `show_all` the weak ones too."""
+    return [factor for factor in result.factors if show_all or factor not in result.weak]
+
+
+def weak_text(result: DiscoveryResult) -> str:
+    """`and 3 weaker factors below 1%: factor-7, factor-8, rest`, or nothing where there are none."""
+    names = [factor.name for factor in result.weak]
+    count = "a weaker factor" if len(names) == 1 else f"{len(names)} weaker factors"
+    return f"and {count} below {MIN_STRENGTH:.0%}: {', '.join(names)}" if names else ""
+
+
+def print_factors(run: Run, facts: dict[str, Any], show_all: bool = False) -> None:
     """Print what `summarize_factors`, `score_factors` and `draw_embedding` returned."""
     result = run.require_factors()
     numbers = ("dimensions", "strength", "stability")
     columns: dict[str, Justify] = {name: "right" if name in numbers else "left" for name in COLUMNS}
-    rows = [factor.row() for factor in result.factors]
-    print_table(f"factors: {result.method}, in {result.source}", columns, rows)
-    print_lines(f"note: {note}" for note in result.notes)
+    shown = shown_factors(result, show_all)
+    print_table(f"factors: {result.method}, in {result.source}", columns, [factor.row() for factor in shown])
+    if len(shown) < len(result.factors):
+        print_lines([f"{weak_text(result)}; see --all"])
+    print_lines(f"note: {note}" for note in dict.fromkeys(result.notes))
     if "no_score" in facts:
         print_lines([f"no score: {facts['no_score']}"])
     elif "score" in facts:
@@ -239,15 +254,36 @@ def draw_matrix(
     return save_figure(matrix_figure(matrix, labels, labels, title, chance, classifier.describe(), kept), path)
 
 
-def draw_factors(run: Run) -> list[Path]:
-    """Draw what each factor does, the spectrum, and the gap that helps to choose spectrum.static."""
-    result = run.require_factors()
+def picture_clips(run: Run) -> tuple[Sequences, NDArray[np.int64]]:
+    """The source of the picture of factors, then its donors; and their indices among the test clips."""
     clips = load_clips(run)
     if len(clips) < 2:
         raise InputError(f"a picture of what factors do needs two clips at least, {clips.name} has {len(clips)}")
-    parts = run.decompose(clips.select(draw_indices(len(clips), NUM_DONORS + 1, 0)))
-    captions = {each.name: f"{each.dimensions}-dimensional, strength {each.strength:.0%}" for each in result.factors}
-    sheet = factor_sheet(parts, result.names, 0, list(range(1, len(parts))), captions)
+    drawn = draw_indices(len(clips), NUM_DONORS + 1, 0)
+    return clips.select(drawn), drawn
+
+
+def describe_picture(run: Run) -> dict[str, Any]:
+    """The clips in the picture of factors as a JSON object."""
+    clips, drawn = picture_clips(run)
+    source, *donors = (describe_clip(clips, index, int(number)) for index, number in enumerate(drawn))
+    return {"source": source, "donors": donors}
+
+
+def draw_factors(run: Run, show_all: bool = False) -> list[Path]:
+    """Draw what each factor does, the spectrum, and the gap that helps to choose spectrum.static.
+
+    Args:
+        run: with factors.
+        show_all: draw weak factors too.
+    """
+    result = run.require_factors()
+    parts = run.decompose(picture_clips(run)[0])
+    shown = shown_factors(result, show_all)
+    captions = {each.name: f"{each.dimensions}-dimensional, strength {each.strength:.0%}" for each in shown}
+    sheet = factor_sheet(parts, list(captions), 0, list(range(1, len(parts))), captions)
+    if len(shown) < len(result.factors):
+        sheet = replace(sheet, remark=weak_text(result))
     spectrum, static = run.spectrum()
     figures = {
         "factors": sheet_figure(sheet),

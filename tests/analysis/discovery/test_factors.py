@@ -1,9 +1,12 @@
 """Factors of groups have names, kinds, strengths and warnings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.discovery.factors import MIN_STABILITY, _warnings
 from diskoop.analysis.discovery.guided import Guided
 from diskoop.analysis.discovery.label_free import LabelFree
 from diskoop.analysis.discovery.results import COLUMNS, DiscoveryResult
@@ -45,4 +48,20 @@ def test_what_is_not_certain_is_said() -> None:
     parts = static_with_rotation(random.normal(size=(400, 5)), random.normal(size=(400, 2)), {})
     found = LabelFree().find(parts)
     assert min(each.stability for each in found.factors if not each.is_motion and each.stability is not None) < 0.7
-    assert any("unstable" in note for note in found.notes)
+    unstable = [each.name for each in found.factors if each.stability is not None and each.stability < MIN_STABILITY]
+    (note,) = [note for note in found.notes if "unstable" in note]  # one for all of them
+    assert all(f"{name} (0." in note for name in unstable)
+
+
+def test_one_note_names_all_factors_it_is_about(found: DiscoveryResult) -> None:
+    shaky = [replace(each, nearest=None, stability=0.25) for each in found.factors[:3]]
+    first, second, third = (each.name for each in shaky)
+    rare, unstable = _warnings(shaky, [first, second])
+    assert rare.startswith(f"{first} and {second} are the same in most sequences and differ in a few: each may be")
+    assert (
+        unstable
+        == f"{first} (0.25), {second} (0.25) and {third} (0.25) are unstable: resampled sequences give other factors"
+    )
+    alone = list(_warnings(shaky[:1], [first]))
+    assert alone[0].startswith(f"{first} is the same in most sequences and differs in a few: it may be")
+    assert alone[1].startswith(f"{first} (0.25) is unstable")

@@ -135,10 +135,11 @@ def _default_names(moving: Sequence[bool]) -> list[str]:
 
 def _warnings(factors: Sequence[DiscoveredFactor], rare: Sequence[str]) -> Iterator[str]:
     """Notes on factors that may not be reliable."""
-    for name in rare:
+    if rare:
+        verbs, it = (("is", "differs"), "it") if len(rare) == 1 else (("are", "differ"), "each")
         yield (
-            f"{name} is the same in most sequences and differs in a few: it may be where two factors come apart that "
-            "otherwise go together"
+            f"{_listed(rare)} {verbs[0]} the same in most sequences and {verbs[1]} in a few: {it} may be where two "
+            "factors come apart that otherwise go together"
         )
     reported = set()
     for factor in factors:
@@ -150,5 +151,16 @@ def _warnings(factors: Sequence[DiscoveredFactor], rare: Sequence[str]) -> Itera
                     f"{pair[0]} and {pair[1]} depend on each other ({factor.nearest[1]:.2f}, where 0 is not at all): "
                     "they may be tied in these sequences, or one may hold some of the other"
                 )
-        if factor.stability is not None and factor.stability < MIN_STABILITY:
-            yield f"{factor.name} is unstable ({factor.stability:.2f}): resampled sequences give other factors"
+    unstable = [
+        f"{factor.name} ({factor.stability:.2f})"
+        for factor in factors
+        if factor.stability is not None and factor.stability < MIN_STABILITY
+    ]
+    if unstable:
+        verb = "is" if len(unstable) == 1 else "are"
+        yield f"{_listed(unstable)} {verb} unstable: resampled sequences give other factors"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

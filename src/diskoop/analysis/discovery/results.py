@@ -21,6 +21,7 @@ Progress = Callable[[Sequence[Any], str], Iterable[Any]]  # (items, description)
 # A static factor, one with modes of the dynamic part, or the directions that are in no factor
 Kind = Literal["factor", "motion", "remainder"]
 
+MIN_STRENGTH = 0.01  # of a factor that is worth a row and a picture
 COLUMNS = ("factor", "dimensions", "strength", "stability", "", "depends most on")
 
 
@@ -78,6 +79,12 @@ class DiscoveryResult:
     def without_remainder(self) -> tuple[DiscoveredFactor, ...]:
         """All factors but the remainder."""
         return tuple(factor for factor in self.factors if factor.kind != "remainder")
+
+    @property
+    def weak(self) -> tuple[DiscoveredFactor, ...]:
+        """Factors whose swap changes less than MIN_STRENGTH of what changes; none where all are so weak."""
+        weak = tuple(factor for factor in self.factors if factor.strength < MIN_STRENGTH)
+        return weak if len(weak) < len(self.factors) else ()
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
