@@ -30,6 +30,7 @@ from diskoop.evaluation.metrics import (
     cosine_similarities,
     distinct_pairs,
     diversity,
+    eer_differences,
     eer_interval,
     entropies,
     equal_error_rate,
@@ -507,3 +508,16 @@ def test_what_is_given_stays_as_it_is() -> None:
     eer_interval(codes, who, fresh(), resamples=3)
     diversity(codes, codes)
     assert all(np.array_equal(one, other) for one, other in zip(given_arrays, before, strict=True))
+
+
+def test_a_paired_difference_of_error_rates() -> None:
+    random = np.random.default_rng(0)
+    speakers = np.repeat(np.arange(12), 6)
+    centres = random.normal(size=(12, 5))[speakers]
+    clear, noisy = (centres + level * random.normal(size=centres.shape) for level in (0.3, 1.0))
+    draws = eer_differences(clear, noisy, speakers, np.random.default_rng(1))
+    assert np.quantile(draws, 0.975) < 0  # clearer codes have the smaller error
+    assert np.array_equal(eer_differences(noisy, clear, speakers, np.random.default_rng(1)), -draws)
+    assert not eer_differences(noisy, noisy, speakers, np.random.default_rng(1)).any()
+    rates = [equal_error_rate(*distinct_pairs(each, speakers)) for each in (clear, noisy)]
+    assert draws.mean() == pytest.approx(rates[0] - rates[1], abs=0.03)

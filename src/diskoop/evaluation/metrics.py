@@ -3,6 +3,7 @@
 Entropies are in nats, errors in the units of what is compared, everything else is a fraction or a ratio.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,18 +159,41 @@ def eer_interval(
     which one of the two kinds of pairs is missing have no rate and are drawn again.
     """
     _check_bootstrap(resamples, level)
-    scores, same = distinct_pairs(codes, speakers)
-    speaker, first, second = _pairs(codes, speakers)
-    order, corners = _rank(scores)  # once: a draw changes weights only
-    one, other, is_same = speaker[first][order], speaker[second][order], same[order]
+    rates = _resampled_rates([codes], speakers, generator, resamples)
+    return _central_interval(rates[0], level)
+
+
+def eer_differences(
+    codes: ArrayLike, others: ArrayLike, speakers: ArrayLike, generator: np.random.Generator, resamples: int = 1000
+) -> Floats:
+    """How much the equal error rate of `codes` (n, k) exceeds that of `others` (n, m), in draws of speakers.
+
+    A paired bootstrap: each draw counts for both, so that what makes all codes of a speaker hard to tell cancels.
+
+    Returns:
+        (resamples,); its 2.5% and 97.5% quantiles are a 95% interval of the difference.
+    """
+    own, other = _resampled_rates([codes, others], speakers, generator, resamples)
+    difference: Floats = own - other
+    return difference
+
+
+def _resampled_rates(
+    codes: Sequence[ArrayLike], speakers: ArrayLike, generator: np.random.Generator, resamples: int
+) -> Floats:
+    """(len(codes), resamples): equal error rates of each of `codes` (n, k) with the same draws of speakers."""
+    speaker, first, second = _pairs(codes[0], speakers)
+    one, other = speaker[first], speaker[second]
+    same = one == other
+    ranked = [_rank(distinct_pairs(each, speakers)[0]) for each in codes]  # once: a draw changes weights only
     count = int(speaker.max()) + 1
-    rates: list[float] = []
+    rates: list[list[float]] = []
     while len(rates) < resamples:
         times = np.bincount(generator.integers(count, size=count), minlength=count)
-        weight = np.where(is_same, times[one], times[one] * times[other])
-        if weight[is_same].any() and weight[~is_same].any():
-            rates.append(_crossing(is_same, weight, corners))
-    return _central_interval(np.array(rates), level)
+        weight = np.where(same, times[one], times[one] * times[other])
+        if weight[same].any() and weight[~same].any():
+            rates.append([_crossing(same[order], weight[order], corners) for order, corners in ranked])
+    return np.array(rates).T
 
 
 def _rank(scores: Floats) -> tuple[Indices, Indices]:
