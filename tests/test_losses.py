@@ -1,6 +1,7 @@
 """One registry of loss terms, read by settings, by both steps, by metrics and by the progress line."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from diskoop.data import open_data
 from diskoop.kernels import accelerate
 from diskoop.losses import LOSS_TERMS, LOSS_WEIGHTS, Forward, active_terms, loss_term, loss_weight, weighted_sum
 from diskoop.models.autoencoder import build_model
+from diskoop.numerics import Factor
 from diskoop.settings import LossSettings, Settings
 from diskoop.training.cuda_graph import CapturedStep
 from diskoop.training.objective import Objective
@@ -105,3 +107,28 @@ def test_a_new_term_is_minimised(smoothness: None) -> None:
     settings = SIGNAL.replaced({"loss": {"cycle": 100.0, "rec": 1e-9, "pred": 0, "eig": 0}})
     outputs = taken(settings, False)
     assert outputs[-1].terms["smooth"] < outputs[0].terms["smooth"]
+
+
+def test_the_contrast_tells_steady_codes_from_others() -> None:
+    """Known answers: codes that are one for a sequence, of all sequences alike, and of halves that do not match."""
+    random = torch.Generator().manual_seed(0)
+
+    def contrast_of(z: torch.Tensor, mask: torch.Tensor | None = None, projector: torch.Tensor | None = None) -> float:
+        part = Factor("static", torch.eye(z.shape[-1], dtype=z.dtype) if projector is None else projector)
+        forward = SimpleNamespace(z=z, mask=mask, static=part)
+        return float(LOSS_TERMS["contrast"].compute(forward))  # type: ignore[arg-type]
+
+    codes = torch.randn(8, 1, 20, generator=random, dtype=torch.float64)
+    steady, alike = codes.expand(8, 6, 20), codes[:1].expand(8, 6, 20)
+    assert contrast_of(steady) < 0.05
+    assert contrast_of(alike) == pytest.approx(np.log(8))
+    mismatched = torch.cat([steady[:, :3], steady.roll(1, 0)[:, 3:]], 1)
+    assert contrast_of(mismatched) > np.log(8)
+    # Padding does not count, and neither does what lies outside the static part.
+    lengths = torch.tensor([6, 4, 2, 6, 5, 3, 6, 2])
+    mask = torch.arange(6) < lengths[:, None]
+    padded = torch.where(mask[..., None], steady, 1e3)
+    assert contrast_of(padded, mask) == pytest.approx(contrast_of(steady))
+    noise = torch.randn(8, 6, 5, generator=random, dtype=torch.float64)
+    static = torch.diag(torch.tensor([1.0] * 20 + [0.0] * 5, dtype=torch.float64))
+    assert contrast_of(torch.cat([steady, noise], -1), projector=static) == pytest.approx(contrast_of(steady))

@@ -172,3 +172,18 @@ def test_every_setting_is_documented_with_its_default() -> None:
         section, key = name.split(".")
         assert yaml.safe_load(shown) == getattr(getattr(Settings(), section), key), name
     assert all(f"`{preset}`" in text for preset in presets())
+
+
+def test_one_budget_replaces_the_other() -> None:
+    assert Settings.of({"train": {"steps": 7}}).train.epochs is None
+    demo = Settings.load("demo")
+    assert demo.train.epochs is not None
+    in_steps = demo.replaced({"train": {"steps": 7}})
+    assert (in_steps.train.steps, in_steps.train.epochs) == (7, None)
+    in_epochs = in_steps.replaced({"train": {"epochs": 3}})
+    assert (in_epochs.train.steps, in_epochs.train.epochs) == (None, 3)
+    assert in_epochs.replaced({"train": {"lr": 0.1}}).train.epochs == 3
+    assert Settings.of(in_steps.model_dump()) == in_steps
+    for budgets in ({"steps": 7, "epochs": 3}, {"epochs": None}):
+        with pytest.raises(InputError, match=r"expected either train.epochs or train.steps"):
+            Settings.of({"train": budgets})

@@ -529,3 +529,109 @@ def test_batches_visit_every_sequence_once_an_epoch(tmp_path: Path, monkeypatch:
     assert sorted(first) == sorted(second) == list(range(200))
     assert first != second
     assert not np.array_equal(first, np.arange(200))
+
+
+# --- budgets, early stopping, going on with other settings, ending early
+
+
+def in_steps(**changes: Any) -> Settings:
+    return SMALL.replaced({"train": {"steps": 25, "save_every": 3} | changes})
+
+
+def test_a_budget_in_steps_is_kept_whatever_the_size_of_the_set(tmp_path: Path) -> None:
+    loop.train(in_steps(), tmp_path / "run", reporter=Quiet())
+    history = rows(tmp_path / "run")
+    assert [row["step"] for row in history] == list(range(1, 26))  # at most 40 validations, so each step has one here
+    assert history[9]["epoch"] == 1.0  # ten steps are a pass over 200 sequences
+    assert load(tmp_path / "run").settings.train.epochs is None
+
+
+def test_the_first_steps_of_a_budget_in_steps_are_those_of_epochs(undisturbed: Path, tmp_path: Path) -> None:
+    """The same batches in the same order: every pass is a permutation, however often it is validated."""
+    loop.train(in_steps(steps=30), tmp_path / "run", reporter=Quiet())
+    assert (tmp_path / "run" / "operator.safetensors").stat().st_size > 0
+    ours, theirs = (read_tensors(each / "model.safetensors", "model")[0] for each in (tmp_path / "run", undisturbed))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that soon gets worse: its learning rate is far too large."""
+    folder = tmp_path_factory.mktemp("runs") / "impatient"
+    loop.train(in_steps(lr=0.5, patience=4, steps=60, schedule="constant"), folder, reporter=Quiet())
+    return folder
+
+
+def test_patience_ends_training_and_the_best_weights_are_taken(impatient: Path) -> None:
+    history = rows(impatient)
+    losses = [row["val.total"] for row in history]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 1 + 4 < 30
+    checkpoint = read_tensors(impatient / "checkpoint.safetensors", "checkpoint")[0]
+    model = read_tensors(impatient / "model.safetensors", "model")[0]
+    assert all(torch.equal(tensor, checkpoint[f"best.{name}"]) for name, tensor in model.items())
+    assert not all(torch.equal(tensor, checkpoint[f"model.{name}"]) for name, tensor in model.items())
+
+
+@pytest.mark.parametrize("crash_at", [2, 7])
+def test_a_crash_does_not_lose_the_best_weights(impatient: Path, tmp_path: Path, crash_at: int) -> None:
+    settings = Settings.load(impatient / "settings.yaml")
+    with pytest.raises(MemoryError):
+        loop.train(settings, tmp_path / "run", reporter=Quiet(crash_at))
+    loop.resume(tmp_path / "run", reporter=Quiet())
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (impatient / "model.safetensors").read_bytes()
+
+
+def test_an_interrupted_run_can_be_ended_as_it_is_and_still_goes_on(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "MAX_SAVE_FRACTION", math.inf)  # a checkpoint at every chance
+    run = tmp_path / "run"
+    with pytest.raises(MemoryError):
+        loop.train(SMALL, run, reporter=Quiet(17))
+    with pytest.raises(InputError, match=r"--end .* makes do with what there is"):
+        load(run)
+    loop.end(run, reporter=Quiet())
+    assert load(run).decompose(load_data("oscillators", "test").select([0, 1])).decode().shape == (2, 24, 8)
+    loop.resume(run, reporter=Quiet())
+    assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+
+
+def test_a_run_without_a_validation_yet_cannot_be_ended(tmp_path: Path) -> None:
+    with pytest.raises(MemoryError):
+        loop.train(SMALL, tmp_path / "run", reporter=Quiet(2))
+    with pytest.raises(InputError, match="has not come to its first validation yet"):
+        loop.end(tmp_path / "run", reporter=Quiet())
+
+
+def test_a_run_goes_on_with_other_settings(undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    loop.resume(run, reporter=Quiet(), changes={"train": {"epochs": 5, "lr": 0.002}, "loss": {"eig": 2.0}})
+    assert [row["step"] for row in rows(run)] == [10, 20, 30, 40, 50]
+    settings = load(run).settings
+    assert (settings.train.epochs, settings.train.lr, settings.loss.eig) == (5, 0.002, 2.0)
+    assert rows(run)[:3] == rows(undisturbed)
+    with pytest.raises(InputError, match="other settings of train, loss, spectrum, got model"):
+        loop.resume(run, reporter=Quiet(), changes={"model": {"k": 4}})
+
+
+def test_a_change_that_was_cut_off_can_be_made_again(undisturbed: Path, tmp_path: Path) -> None:
+    """A crash after the new settings were written, before the checkpoint was."""
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    SMALL.replaced({"train": {"epochs": 4}}).save(run / "settings.yaml")
+    loop.resume(run, reporter=Quiet(), changes={"train": {"epochs": 4}})
+    assert len(rows(run)) == 4
+
+
+def test_few_clips_get_few_latents_and_are_shifted_about() -> None:
+    film = Sequences.of(np.zeros((20, 8, 3, 32, 32), np.uint8))
+    wide = Settings.of({"model": {"pca_skip": True, "k": 40}, "spectrum": {"static": 20}, "train": {"augment": "auto"}})
+    few, notes = loop.fit_to_data(wide, film)
+    assert (few.model.k, few.spectrum.static, few.train.augment) == (5, 2, True)
+    assert notes == ["20 windows that do not overlap are few: model.k = 5 instead of 40, spectrum.static = 2"]
+    many, none = loop.fit_to_data(wide, Sequences.of(np.zeros((1000, 8, 3, 32, 32), np.uint8)))
+    assert (many.model.k, many.train.augment, none) == (40, False, [])
+    plain = Settings.of({"model": {"k": 40}})
+    assert loop.fit_to_data(plain, film) == (plain, [])
