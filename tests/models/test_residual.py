@@ -86,7 +86,7 @@ def test_a_run_that_starts_from_pca_explains_more_and_is_loaded_again(tmp_path: 
         "loss": {"rec": 100.0},
         "train": {"steps": 150, "lr": 0.003, "batch_size": 50},
     }
-    run = train("oscillators", tmp_path / "run", reporter=Quiet(), **settings)
+    run = train("oscillators", tmp_path / "run", None, Quiet(), **settings)
     clips = load_data("oscillators", split="test")
     assert np.array_equal(load(tmp_path / "run").decompose(clips).decode(), run.decompose(clips).decode())
     verdict = run.verdict("test")

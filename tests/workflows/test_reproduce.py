@@ -217,7 +217,7 @@ def means(folder: Path) -> dict[str, dict[Key, float]]:
 
 @pytest.mark.slow
 def test_quick_sprites(tmp_path: Path) -> None:
-    said = diskoop("reproduce", "sprites", "--quick", cwd=tmp_path)
+    said = diskoop("reproduce", "sprites", "--quick", "--repeats", "2", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     models = means(tmp_path / "reproduced" / "sprites-quick")
     assert models["ours"][Key("multifactor", "score")] > 0.75
