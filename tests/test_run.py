@@ -284,3 +284,15 @@ def test_windows_are_counted_with_their_clips(tmp_path: Path) -> None:
     brief: dict[str, Any] = {"model": {"k": 4, "h": 4}, "spectrum": {"static": 1}, "train": {"epochs": 1}}
     run = train(tmp_path / "in", tmp_path / "run", reporter=Quiet(), data={"window": 8}, **brief)
     assert run.verdict().clips == "8 windows of 2 validation clips of in"
+
+
+def test_an_array_that_cannot_be_trained_on_leaves_nothing_behind(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(12, 10, 3))
+    for bad, settings in ((x[0], {}), (np.full_like(x, np.nan), {}), (x, {"data": {"columns": "a"}})):
+        with pytest.raises(InputError):
+            train(bad, tmp_path / "run", None, Quiet(), **settings)
+        assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match=r"expected sections of settings such as model=\{'k': 24\}, got train.steps=5"):
+        train(x, tmp_path / "run", None, Quiet(), **{"train.steps": 5})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unknown split 'tset'; did you mean 'test'"):
+        load_data("oscillators", "all").split("tset")  # type: ignore[arg-type]

@@ -260,23 +260,30 @@ def train(
         >>> run.decompose(x[:2]).static.shape
         torch.Size([2, 16, 6])
     """
+    for name, section in settings.items():
+        if not isinstance(section, Mapping):
+            raise InputError(f"expected sections of settings such as model={{'k': 24}}, got {name}={section!r}")
+    changes = {name: dict(section) for name, section in settings.items()}
+    base = {} if preset is None else read_yaml(preset)
     is_array = not isinstance(data, str | Path)
     title = "array" if is_array else Path(str(data)).resolve().stem
     folder = unused_path(Path("runs"), title) if out is None else Path(out)
-    changes = {name: dict(section) for name, section in settings.items()}
-    base = {} if preset is None else read_yaml(preset)
-    if not isinstance(data, str | Path):
-        file = folder.with_name(f"{folder.name}.npy")
-        if file.exists() or folder.exists():
-            raise InputError(f"{str(file if file.exists() else folder)!r} exists already; choose another folder")
-        Settings.of(merged(on_data(base, {"path": str(file)}), changes))  # a mistake is told before anything is written
-        with atomic_write(file) as temporary:
+    array_file = folder.with_name(f"{folder.name}.npy") if is_array else None
+    if array_file is not None:
+        if taken := next((path for path in (array_file, folder) if path.exists()), None):
+            raise InputError(f"{str(taken)!r} exists already; choose another folder")
+        Settings.of(merged(on_data(base, {"path": str(array_file)}), changes))  # a mistake is told before writing
+        with atomic_write(array_file) as temporary:
             np.save(temporary, np.asarray(data))
-        data = file
-    where = location(data)
-    if preset is None and is_own(where):
-        base = read_yaml(preset_for(Settings.of({"data": changes.get("data", {}) | where}).data))
-    loop.train(Settings.of(merged(on_data(base, where), changes)), folder, reporter=reporter)
+    where = location(array_file or str(data))
+    try:
+        if preset is None and is_own(where):
+            base = read_yaml(preset_for(Settings.of({"data": changes.get("data", {}) | where}).data))
+        loop.train(Settings.of(merged(on_data(base, where), changes)), folder, reporter=reporter)
+    except InputError:
+        if array_file is not None and not folder.exists():  # nothing was trained on it
+            array_file.unlink()
+        raise
     return load(folder)
 
 

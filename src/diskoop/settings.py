@@ -339,7 +339,8 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
         path, equals, text = word.partition("=")
         section, dot, key = path.partition(".")
         if not (equals and dot and section and key):
-            raise InputError(f"expected section.key=value such as model.k=24, got {word!r}")
+            hint = f"; files of your own go to data.path={word}" if not equals and Path(word).exists() else ""
+            raise InputError(f"expected section.key=value such as model.k=24, got {word!r}{hint}")
         if path not in keys():
             raise InputError(f"unknown setting {path!r}; {_nearest(path)}")
         if _is_text(section, key):

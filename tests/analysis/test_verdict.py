@@ -71,7 +71,7 @@ def test_a_part_that_is_not_decoded_changes_nothing(rotating: Decomposition) -> 
         verdict = judge(parts, parts, "clips")
         assert getattr(verdict, f"{idle}_effect") < 1e-12
         assert getattr(verdict, f"{other}_effect") == pytest.approx(1)
-        (problem,) = verdict.problems
+        *_, problem = verdict.problems  # one part alone may explain little, too
         assert problem.startswith(f"another clip's {idle} part changes 0% of what differs")
         assert remedy in problem
 
@@ -137,6 +137,7 @@ def test_one_clip_or_one_part_has_no_other_to_swap_with(rotating: Decomposition)
         assert (verdict.within, verdict.static_effect, verdict.dynamic_effect) == (None, None, None)
         assert verdict.problems == []
         assert len(verdict.sentences()) == 2
+        assert verdict.conclusion.startswith("verdict: open: ")
 
 
 # --- what they come to
@@ -151,6 +152,7 @@ def test_one_clip_or_one_part_has_no_other_to_swap_with(rotating: Decomposition)
         (0.39, 0.8, False, "explains 39% of the variance where PCA of the same size explains 80%: it has not learnt"),
         (0.09, 0.44, False, "explains 9% of the variance where PCA of the same size explains 44%: it has not learnt"),
         (-1.36, 0.44, False, "explains -136% of the variance where"),
+        (0.24, 0.2, True, "frames look much like their mean; it takes more clips"),
         (0.04, 0.07, False, "it has not learnt these clips; train longer (train.steps or train.epochs)"),
         (0.04, 0.01, False, "these clips are not like those it was trained on"),
     ],

@@ -616,6 +616,14 @@ def test_a_run_goes_on_with_other_settings(undisturbed: Path, tmp_path: Path) ->
         loop.resume(run, reporter=Quiet(), changes={"model": {"k": 4}})
 
 
+def test_a_budget_that_is_spent_already_changes_nothing(undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    with pytest.raises(InputError, match="has 30 steps behind it already, got a budget of 20"):
+        loop.resume(run, reporter=Quiet(), changes={"train": {"steps": 20}})
+    assert Settings.load(run / "settings.yaml") == SMALL
+
+
 def test_a_change_that_was_cut_off_can_be_made_again(undisturbed: Path, tmp_path: Path) -> None:
     """A crash after the new settings were written, before the checkpoint was."""
     run = tmp_path / "run"

@@ -15,6 +15,8 @@ from diskoop.numerics.factors import SPECTRAL_PARTS
 
 # One part in twenty would not be missed: of the variance, and of what changes when clips are exchanged.
 NEGLIGIBLE = 0.05
+# Less than a quarter of the variance: frames look much like the mean frame, whatever PCA does.
+MIN_EXPLAINED = 0.25
 # Below half of what PCA explains, most of what even a linear model of that size sees in the clips is missing: factors
 # would divide up the rest.
 MIN_SHARE_OF_PCA = 0.5
@@ -69,6 +71,11 @@ class Verdict:
             return [
                 f"the model explains {explained} of the variance where PCA of the same size explains {pca}: it has not "
                 f"learnt these clips; {TRAIN_LONGER}"
+            ]
+        if self.explained < MIN_EXPLAINED:
+            return [
+                f"the model explains {explained} of the variance, and PCA of the same size {pca}: frames look much "
+                "like their mean; it takes more clips, or more latents (model.k)"
             ]
         if self.explained < self.pca_explained - NEGLIGIBLE:
             return [
@@ -129,8 +136,12 @@ class Verdict:
         """The verdict in one line."""
         if problems := self.problems:
             return f"verdict: poor: {'. And '.join(problems)}"
-        steady = ", and its static part is steady" if self.within is not None else ""
-        return f"verdict: good: the model explains about what PCA does or more{steady}"
+        if self.within is None:
+            return (
+                "verdict: open: the model explains about what PCA does or more, but with a single held-out clip, or "
+                "one part only, nobody can tell what stays"
+            )
+        return "verdict: good: the model explains about what PCA does or more, and its static part is steady"
 
     def as_dict(self) -> dict[str, Any]:
         """As a JSON object, with `has_learnt` and `problems`."""

@@ -268,6 +268,8 @@ class Sequences:
 
     def split(self, split: SplitName) -> "Sequences":
         """The sequences of one split."""
+        if split not in SPLITS:
+            raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
         if split == "all":
             return self
         if self.split_codes is None or not self.split_size(split):

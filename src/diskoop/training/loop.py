@@ -110,7 +110,8 @@ def resume(
         trainer.restore()
     if trainer.is_done:
         trainer.reporter.log(
-            f"{folder.path} is trained already; diskoop train --from {folder.path} would start from it"
+            f"{folder.path} is trained already; with a larger train.steps or train.epochs --resume goes on, and --from "
+            "starts a new run from it"
         )
     with _catch_stop_signals() as stop_signals:
         trainer.run(stop_signals)
@@ -140,6 +141,10 @@ def _restore_changed(
         before.replaced({name: dict(part) for name, part in changes.items()}), folder, reporter, resume_command
     )
     trainer.restore(trainer.identity | {"settings": before.model_dump()})
+    if trainer.total < trainer.state.step:
+        raise InputError(
+            f"{str(folder.path)!r} has {trainer.state.step} steps behind it already, got a budget of {trainer.total}"
+        )
     trainer.settings.save(folder.settings)
     trainer.save()
     return trainer
