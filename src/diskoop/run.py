@@ -167,7 +167,8 @@ class Run:
         operator = fit_frozen_operator(model, train, self.settings.train.batch_size)
         pca = replace(self, model=model, operator=operator, factors=None)
         windows = f"{len(clips)} windows of " if clips.clip_count < len(clips) else ""
-        source = f"{windows}{clips.clip_count} {'validation' if chosen == 'val' else 'test'} clips of {clips.name}"
+        noun = f"{'validation' if chosen == 'val' else 'test'} clip{'s' if clips.clip_count > 1 else ''}"
+        source = f"{windows}{clips.clip_count} {noun} of {clips.name}"
         return judge(self.decompose(clips), pca.decompose(clips), source)
 
     def _check_features(self, clips: Sequences) -> None:
