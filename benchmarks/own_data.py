@@ -62,28 +62,27 @@ def actions(data: Path, out: Path, seed: int) -> Facts:
     clips = open_data(run.settings.data)
     middle = clips.select(_middle_windows(clips))  # one window of each clip
     parts = run.decompose(middle)
-    facts |= _judge_swaps(clips, middle, parts, judged="performer", left_out="action", seed=seed)
+    facts |= _judge_swaps(clips, middle, parts, judged="performer", left_out="action")
     return facts
 
 
 def _middle_windows(clips: Sequences) -> NDArray[np.int64]:
     assert clips.clips is not None
-    return np.array([np.flatnonzero(clips.clips == clip)[(clips.clips == clip).sum() // 2] for clip in range(36)])
+    windows = [np.flatnonzero(clips.clips == clip) for clip in np.unique(clips.clips)]
+    return np.array([each[len(each) // 2] for each in windows])
 
 
-def _judge_swaps(
-    clips: Sequences, middle: Sequences, parts: Decomposition, judged: str, left_out: str, seed: int
-) -> Facts:
+def _judge_swaps(clips: Sequences, middle: Sequences, parts: Decomposition, judged: str, left_out: str) -> Facts:
     """Static and dynamic swaps between clips of one value of `left_out`, judged by classifiers that never saw it.
 
     A probe on the pixels of mean frames tells who it is, and one on the changes from frame to frame what they do.
     """
     who, what = middle.labels[judged], middle.labels[left_out]
-    looks = {name: _mean_frames(x) for name, x in (("all", clips.x), ("middle", middle.x))}
+    looks = _mean_frames(clips.x)
     seen: dict[str, list[bool]] = {name: [] for name in ("accuracy", "donor after static", "own after dynamic")}
     for value in np.unique(what):
         train, test = clips.labels[left_out] != value, np.flatnonzero(what == value)
-        classify = _pixel_classifier(looks["all"][train], clips.labels[judged][train])
+        classify = _pixel_classifier(looks[train], clips.labels[judged][train])
         donors = np.roll(test, 1)
         for name, truth, frames in (
             ("accuracy", who[test], middle.x[test]),
