@@ -57,8 +57,8 @@ def film_strip(video: NDArray[Any], gap: int = 1) -> NDArray[np.uint8]:
     frames = frames if frames.dtype == np.uint8 else (frames * 255).round().astype(np.uint8)
     frames = np.repeat(frames, 3, axis=-1) if frames.shape[-1] == 1 else frames
     padded = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=255)
-    strip: NDArray[np.uint8] = np.concatenate(list(padded), axis=1)[:, :-gap]
-    return strip
+    strip: NDArray[np.uint8] = np.concatenate(list(padded), axis=1)
+    return strip[:, : strip.shape[1] - gap]
 
 
 def draw_strip(axes: "Axes", video: NDArray[Any], title: str = "", color: str = TEXT_COLOR) -> None:
@@ -121,7 +121,7 @@ def draw_sequence(
     if x.ndim == 4:
         shown = _shown_frames(longest or len(x))
         shown = shown[shown < len(x)]
-        draw_strip(axes, _pixels(x[shown], units), title, color)
+        draw_strip(axes, to_pixels(x[shown], units), title, color)
         if forecast_from is not None:  # in the gap before that frame, which is one pixel wide
             mark = int(np.searchsorted(shown, forecast_from)) * (x.shape[-1] + 1) - 1
     elif units.rate is not None:
@@ -263,7 +263,7 @@ def save_animation(
                 continue
             lines, x = captions[tile[0]], tile[1]
             corner = (number % columns * cell[0] + margin[0], number // columns * cell[1] + margin[1])
-            picture = Image.fromarray(film_strip(_pixels(x[min(t, len(x) - 1)][None], units)))
+            picture = Image.fromarray(film_strip(to_pixels(x[min(t, len(x) - 1)][None], units)))
             frame.paste(picture.resize((width * scale, height * scale), Image.Resampling.NEAREST), corner)
             top = corner[1] - 3 - CAPTION_LINE * len(lines)
             canvas.multiline_text((corner[0], top), "\n".join(lines), fill=TEXT_COLOR, spacing=CAPTION_LINE - 11)
@@ -309,6 +309,6 @@ def _truncated(canvas: Any, text: str, width: float) -> str:
     return text
 
 
-def _pixels(x: NDArray[Any], units: Units) -> NDArray[Any]:
+def to_pixels(x: NDArray[Any], units: Units) -> NDArray[Any]:
     """Video as `film_strip` takes it: bytes, or from 0 to 1."""
     return x if x.dtype == np.uint8 else units.to_model(torch.from_numpy(x)).numpy().clip(0, 1)

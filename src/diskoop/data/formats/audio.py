@@ -1,5 +1,6 @@
 """audio files <-> log spectrograms: 16 kHz, 201 bins, 10 ms a frame"""
 
+import io
 import re
 import wave
 from collections.abc import Iterable, Sequence
@@ -171,14 +172,22 @@ def cepstra(logs: NDArray[Any], count: int) -> NDArray[np.float64]:
 
 def write_wav(path: str | Path, waveform: NDArray[Any]) -> Path:
     """Write a mono 16-bit WAV file; a waveform beyond full scale is scaled down, not clipped."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(wav_bytes(waveform))
+    return Path(path)
+
+
+def wav_bytes(waveform: NDArray[Any]) -> bytes:
+    """The contents of that file."""
     loudest = float(np.abs(waveform).max(initial=1.0))
     samples = np.rint(waveform / loudest * 32767).astype("<i2")
-    with atomic_write(path) as temporary, wave.open(str(temporary), "wb") as stream:
+    contents = io.BytesIO()
+    with wave.open(contents, "wb") as stream:
         stream.setnchannels(1)
         stream.setsampwidth(2)
         stream.setframerate(RATE)
         stream.writeframes(samples.tobytes())
-    return Path(path)
+    return contents.getvalue()
 
 
 def _transform(waveform: NDArray[Any], begin: int, end: int) -> NDArray[np.complex128]:
