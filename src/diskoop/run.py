@@ -23,7 +23,7 @@ from diskoop.data.presets import preset_for
 from diskoop.data.sequences import Sequences, SplitName, Units
 from diskoop.errors import InputError
 from diskoop.factors_file import load_factors, save_factors
-from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.models.linear import fit_principal_components
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.numerics.operator import Operator, fit_operator, float64_device
@@ -33,6 +33,7 @@ from diskoop.plots.style import figure_bytes
 from diskoop.run_folder import RunFolder, load_model, load_operator, load_settings, read_metrics
 from diskoop.settings import Settings, is_own, merged, on_data, read_yaml
 from diskoop.storage import atomic_write, unused_path
+from diskoop.tensor_files import load_weights, read_tensors
 from diskoop.training import loop
 from diskoop.training.frozen_operator import fit_frozen_operator
 from diskoop.training.precision import available_devices
@@ -40,6 +41,7 @@ from diskoop.training.progress import Reporter
 from diskoop.verdict_file import load_verdicts, save_verdicts
 
 DISCOVERY_SEQUENCES = 4096  # at most, that factors are found in
+PREVIEWED_SEQUENCES = 128  # at most, that the operator of an unfinished run is fitted to
 JUDGED_SEQUENCES = 256  # at most, that a verdict is about
 JUDGED_ELEMENTS = 2**25  # and elements of their frames, so that it takes seconds where clips are long
 PCA_ELEMENTS = 2**26  # elements at most that its PCA is fitted to
@@ -307,3 +309,32 @@ def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
     operator = replace(operator, matrix=operator.matrix.to(float64_device(torch.device(device))))
     found = load_factors(folder, model, settings.model.k) if factors else None
     return Run(settings, model.to(device).eval(), operator, units, folder, found)
+
+
+@torch.no_grad()
+def load_unfinished(path: str | Path, device: str = "cpu") -> Run:
+    """The run in a folder as its last checkpoint has it, while training goes on or after it was interrupted.
+
+    Its operator is fitted to PREVIEWED_SEQUENCES of the held-out sequences at most, or of the training set where there
+    are none.
+
+    Args:
+        path: the run's folder.
+        device: cpu, cuda, cuda:1 or mps.
+    """
+    folder = RunFolder(Path(path))
+    folder.require_settings()
+    settings = load_settings(folder)
+    tensors, _ = read_tensors(folder.checkpoint, "checkpoint")
+    everything = open_data(settings.data)
+    model = build_model(settings.model, everything.shape[2:])
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))
+    load_weights(model, weights, folder.checkpoint)
+    split: SplitName = (
+        _held_out(everything) if everything.split_size("val") + everything.split_size("test") else "train"
+    )
+    clips = _draw(everything.split(split), PREVIEWED_SEQUENCES)
+    operator = fit_frozen_operator(model, clips, settings.train.batch_size)
+    operator = replace(operator, source=f"{clips.name}, {len(clips)} {split} sequences, at the last checkpoint")
+    return Run(settings, model.to(device).eval(), operator, everything.units, folder)

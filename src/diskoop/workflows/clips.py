@@ -21,8 +21,13 @@ Pair = tuple[int, int]  # (receiver, donor): the clip that changes, and the clip
 
 def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
     """Load a run; `auto` puts it on the GPU where there is one."""
+    return load(path, choose_device(device), factors=factors)
+
+
+def choose_device(name: str) -> str:
+    """`auto` is the GPU where there is one."""
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
-    return load(path, automatic if device == "auto" else device, factors=factors)
+    return automatic if name == "auto" else name
 
 
 def judge_run(run: Run, split: HeldOut | None = None) -> Verdict | None:

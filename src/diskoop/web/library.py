@@ -1,0 +1,218 @@
+"""the clips that an explorer shows: splits of a run's own data, and files that a visitor brings"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like
+from diskoop.errors import InputError, suggest
+from diskoop.run import Run
+
+UPLOADS = "yours"  # the split of uploaded files
+MAX_PAGE = 200  # clips in a page of a listing
+
+
+@dataclass(frozen=True)
+class ClipId:
+    """A clip by its split and its index there, as text `test/12`."""
+
+    split: str
+    index: int
+
+    @classmethod
+    def parse(cls, text: str) -> "ClipId":
+        split, slash, index = text.rpartition("/")
+        if not (slash and split and index.isascii() and index.isdecimal() and len(index) < 12):
+            raise InputError(f"expected a clip such as test/12, got {text!r}")
+        return cls(split, int(index))
+
+    def __str__(self) -> str:
+        return f"{self.split}/{self.index}"
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that a visitor brought: its sequences are clips `first` to `last` of the split UPLOADS."""
+
+    name: str
+    clips: Sequences
+    first: int
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.clips) - 1
+
+
+class ClipLibrary:
+    """All clips that pages may show. Nothing else of the disk can be reached through it.
+
+    Args:
+        run: whose data it shows; they are opened when first asked for.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lock = RLock()
+        self._everything: Sequences | None = None
+        self._splits: dict[str, Sequences] = {}
+        self._uploads: list[Upload] = []
+        self._folder = Path(tempfile.mkdtemp(prefix="diskoop-uploads-"))
+
+    def close(self) -> None:
+        """Delete what was uploaded."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def splits(self) -> dict[str, int]:
+        """Name of each split that has clips -> how many; the one to begin with comes first.
+
+        Raises:
+            InputError: the run's data cannot be read; uploads can still be shown.
+        """
+        with self._lock:
+            if self._everything is None:
+                self._everything = open_data(self._run.settings.data)
+            sizes = {name: self._everything.split_size(name) for name in ("test", "val", "train")}
+            sizes = {name: size for name, size in sizes.items() if size} or {"all": len(self._everything)}
+            if "train" in sizes:
+                sizes["train"] = len(self.clips("train"))  # of which data.limit may leave out some
+            uploaded = sum(len(each.clips) for each in self._uploads)
+            return sizes | ({UPLOADS: uploaded} if uploaded else {})
+
+    def clips(self, split: str) -> Sequences:
+        """The clips of a split of the run's own data."""
+        with self._lock:
+            if split not in self._splits:
+                if split not in SPLITS:
+                    raise InputError(f"unknown split {split!r}; {suggest(split, [*SPLITS, UPLOADS])}")
+                self._everything = self._everything or open_data(self._run.settings.data)
+                self._splits[split] = load_split(self._run.settings.data, split, self._everything)
+            return self._splits[split]
+
+    def find(self, clip: ClipId) -> tuple[Sequences, int]:
+        """The set that holds a clip, and its index there."""
+        if clip.split == UPLOADS:
+            for upload in self._uploads:
+                if upload.first <= clip.index <= upload.last:
+                    return upload.clips, clip.index - upload.first
+            raise InputError(f"there is no uploaded clip {clip.index}; files are forgotten when the explorer ends")
+        clips = self.clips(clip.split)
+        if clip.index >= len(clips):
+            raise InputError(f"expected a clip of {clip.split} from 0 to {len(clips) - 1}, got {clip.index}")
+        return clips, clip.index
+
+    def describe(self, clip: ClipId) -> dict[str, Any]:
+        """A clip as a JSON object: id, name, labels, number of frames."""
+        clips, index = self.find(clip)
+        return {
+            "id": str(clip),
+            "name": clips.sequence_name(index),
+            "labels": clips.label_values(index),
+            "frames": int(clips.lengths[index]),
+        }
+
+    def listing(
+        self, split: str, first: int = 0, count: int = 24, labels: dict[str, str] | None = None, text: str = ""
+    ) -> dict[str, Any]:
+        """A page of the clips of a split, as a JSON object.
+
+        Args:
+            split: its name.
+            first: clips to skip.
+            count: clips at most.
+            labels: label -> value that they have.
+            text: part of their names.
+
+        Returns:
+            `total`, how many match, and their descriptions as `clips`.
+        """
+        matching = self._matching(split, labels or {}, text.casefold())
+        page = matching[first : first + min(count, MAX_PAGE)]
+        return {"total": len(matching), "clips": [self.describe(ClipId(split, int(index))) for index in page]}
+
+    def label_values(self, split: str) -> dict[str, list[str]]:
+        """Label -> the values that clips of a split have, in words."""
+        if split == UPLOADS:
+            return {}
+        clips = self.clips(split)
+        return {name: [_word(clips, name, code) for code in np.unique(codes)] for name, codes in clips.labels.items()}
+
+    def _matching(self, split: str, labels: dict[str, str], text: str) -> NDArray[np.int64]:
+        if split == UPLOADS:
+            names = [each.clips.sequence_name(i) for each in self._uploads for i in range(len(each.clips))]
+            return np.array([i for i, name in enumerate(names) if text in name.casefold()], np.int64)
+        clips = self.clips(split)
+        selected = np.ones(len(clips), bool)
+        for name, value in labels.items():
+            if name not in clips.labels:
+                raise InputError(f"unknown label {name!r}; {suggest(name, clips.labels)}")
+            codes = np.unique(clips.labels[name])
+            wanted = [code for code in codes if _word(clips, name, code) == value]
+            selected &= np.isin(clips.labels[name], wanted)
+        indices = np.flatnonzero(selected)
+        if text:
+            indices = np.array([i for i in indices if text in clips.sequence_name(int(i)).casefold()], np.int64)
+        return indices
+
+    def upload(self, name: str, content: bytes) -> list[str]:
+        """Read a file that a visitor brought, as the run's own data are read.
+
+        Args:
+            name: of the file; only its last part counts.
+            content: its bytes.
+
+        Returns:
+            The ids of its clips.
+
+        Raises:
+            InputError: it cannot be read, or is not what the run was trained on.
+        """
+        safe = PurePosixPath(name.replace("\\", "/")).name
+        if not safe or safe.startswith(".") or not safe.isprintable() or len(safe.encode()) > 200:
+            raise InputError(f"expected the name of a file such as walk.mp4, got {name!r}")
+        with self._lock:
+            folder = self._folder / str(len(list(self._folder.iterdir())))
+            folder.mkdir()
+            file = folder / safe
+            file.write_bytes(content)
+            try:
+                clips = self._read(file)
+            except InputError as error:
+                shutil.rmtree(folder)
+                raise InputError(str(error).replace(str(file), safe).replace(str(folder), safe)) from None
+            first = self._uploads[-1].last + 1 if self._uploads else 0
+            self._uploads.append(Upload(safe, clips, first))
+            return [str(ClipId(UPLOADS, index)) for index in range(first, first + len(clips))]
+
+    def _read(self, file: Path) -> Sequences:
+        wanted = frame_shape(self._run)
+        settings = settings_like(self._run.settings.data, file)
+        if len(wanted) == 3:
+            settings = settings.model_copy(update={"size": wanted[-1]})
+        clips = open_data(settings)
+        if clips.shape[2:] != wanted:
+            raise InputError(
+                f"{file.name} has frames of shape {tuple(clips.shape[2:])}, and this run was trained on {wanted}"
+            )
+        self._run.decompose(clips.select([0]))  # checks the names of features, too
+        return replace(clips, clip_names=[file.name]) if clips.clip_count == 1 else clips
+
+
+@torch.no_grad()
+def frame_shape(run: Run) -> tuple[int, ...]:
+    """The shape of a frame that a run's model draws."""
+    weight = next(run.model.parameters())
+    return tuple(run.model.eval().decode(weight.new_zeros(1, 2, run.settings.model.k)).shape[2:])
+
+
+def _word(clips: Sequences, label: str, code: Any) -> str:
+    """The value of a label in words."""
+    values: Sequence[str] | None = clips.values.get(label)
+    return str(int(code) if values is None else values[int(code)])
