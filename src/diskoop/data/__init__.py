@@ -10,6 +10,7 @@ from diskoop.data.registry import (
     open_data,
     register_data_set,
     settings_like,
+    without_splits,
 )
 from diskoop.data.sequences import PIXELS, SPLITS, Sequences, SplitName, Units
 
@@ -28,4 +29,5 @@ __all__ = [
     "open_data",
     "register_data_set",
     "settings_like",
+    "without_splits",
 ]

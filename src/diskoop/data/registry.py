@@ -128,6 +128,11 @@ def settings_like(own: DataSettings, source: str | Path) -> DataSettings:
     return data_settings(source, **kept)
 
 
+def without_splits(settings: DataSettings) -> DataSettings:
+    """The same data, all of it one set: a single clip is enough."""
+    return settings.model_copy(update={"val_fraction": 0.0, "test_fraction": 0.0})
+
+
 def open_data(settings: DataSettings) -> Sequences:
     """All sequences that `settings` describe, with their split codes; `limit` is left to `load_split`.
 

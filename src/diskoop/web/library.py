@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like
+from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like, without_splits
+from diskoop.data.sequences import SplitName
 from diskoop.errors import InputError, suggest
 from diskoop.run import Run
 
@@ -62,6 +63,7 @@ class ClipLibrary:
         self._run = run
         self._lock = RLock()
         self._everything: Sequences | None = None
+        self.problem: str | None = None  # why the run's own data cannot be read
         self._splits: dict[str, Sequences] = {}
         self._uploads: list[Upload] = []
         self._folder = Path(tempfile.mkdtemp(prefix="diskoop-uploads-"))
@@ -73,18 +75,30 @@ class ClipLibrary:
     def splits(self) -> dict[str, int]:
         """Name of each split that has clips -> how many; the one to begin with comes first.
 
-        Raises:
-            InputError: the run's data cannot be read; uploads can still be shown.
+        Uploads come last, and alone where the run's own data cannot be read.
         """
         with self._lock:
-            if self._everything is None:
-                self._everything = open_data(self._run.settings.data)
-            sizes = {name: self._everything.split_size(name) for name in ("test", "val", "train")}
-            sizes = {name: size for name, size in sizes.items() if size} or {"all": len(self._everything)}
-            if "train" in sizes:
-                sizes["train"] = len(self.clips("train"))  # of which data.limit may leave out some
             uploaded = sum(len(each.clips) for each in self._uploads)
-            return sizes | ({UPLOADS: uploaded} if uploaded else {})
+            return self._own_splits() | ({UPLOADS: uploaded} if uploaded else {})
+
+    def _own_splits(self) -> dict[str, int]:
+        try:
+            everything = self._open()
+        except InputError as error:
+            self.problem = str(error)
+            return {}
+        names: tuple[SplitName, ...] = ("test", "val", "train")
+        sizes = {name: everything.split_size(name) for name in names}
+        known: dict[str, int] = {name: size for name, size in sizes.items() if size} or {"all": len(everything)}
+        if "train" in known:
+            known["train"] = len(self.clips("train"))  # of which data.limit may leave out some
+        return known
+
+    def _open(self) -> Sequences:
+        """All sequences of the run's own data, opened once."""
+        if self._everything is None:
+            self._everything = open_data(self._run.settings.data)
+        return self._everything
 
     def clips(self, split: str) -> Sequences:
         """The clips of a split of the run's own data."""
@@ -92,8 +106,7 @@ class ClipLibrary:
             if split not in self._splits:
                 if split not in SPLITS:
                     raise InputError(f"unknown split {split!r}; {suggest(split, [*SPLITS, UPLOADS])}")
-                self._everything = self._everything or open_data(self._run.settings.data)
-                self._splits[split] = load_split(self._run.settings.data, split, self._everything)
+                self._splits[split] = load_split(self._run.settings.data, split, self._open())
             return self._splits[split]
 
     def find(self, clip: ClipId) -> tuple[Sequences, int]:
@@ -193,7 +206,7 @@ class ClipLibrary:
 
     def _read(self, file: Path) -> Sequences:
         wanted = frame_shape(self._run)
-        settings = settings_like(self._run.settings.data, file)
+        settings = without_splits(settings_like(self._run.settings.data, file))
         if len(wanted) == 3:
             settings = settings.model_copy(update={"size": wanted[-1]})
         clips = open_data(settings)

@@ -99,7 +99,8 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
     @app.get("/api/splits")
     def splits() -> dict[str, Any]:
         sizes = session.library.splits()
-        return {"splits": sizes, "labels": {name: session.library.label_values(name) for name in sizes}}
+        labels = {name: session.library.label_values(name) for name in sizes}
+        return {"splits": sizes, "labels": labels, "problem": session.library.problem}
 
     @app.get("/api/clips")
     def clips(

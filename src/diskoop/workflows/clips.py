@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import FactorLike
 from diskoop.analysis.verdict import Verdict
-from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like
+from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like, without_splits
 from diskoop.errors import InputError, suggest
 from diskoop.run import HeldOut, Run, load
 from diskoop.workflows.console import print_note
@@ -50,7 +50,10 @@ def load_clips(run: Run, data: str | None = None, split: str | None = None) -> S
     if split is not None and split not in SPLITS:
         raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
     if data is not None:
-        return open_data(settings_like(run.settings.data, data)).split(split or "all")
+        settings = settings_like(run.settings.data, data)
+        if split is None and settings.path is not None:
+            return open_data(without_splits(settings))
+        return open_data(settings).split(split or "all")
     dataset = open_data(run.settings.data)
     if split is None and dataset.split_size("test") < 2:
         print_note(f"{dataset.name} has fewer than two test clips; all {len(dataset)} are used, trained on or not")

@@ -21,6 +21,7 @@ const state = {
   seed: 0,
   observed: null,
   steps: null,
+  isDrawn: false, // whether source and donor are shown as the model draws them
   slot: "donor", // what a chosen clip becomes
 };
 
@@ -48,6 +49,7 @@ function currentEdit() {
 function choose(change) {
   Object.assign(state, change);
   markSelection();
+  if (state.source === null) return; // nothing to show yet
   remember();
   refresh();
 }
@@ -87,17 +89,20 @@ const refresh = latest(async () => {
   } finally {
     byId("stage").classList.remove("loading");
   }
+  markSelection(); // of clips that were drawn meanwhile
   if (state.kind === "swap") drawFilm();
 });
 
 const shown = { source: null, donor: null };
 
+/** Show the source or the donor, as it is or as the model draws it. */
 async function showClip(role) {
-  const edit = { kind: "original", source: state[role] };
-  if (shown[role] === state[role]) return;
-  const facts = { caption: await titleOf(state[role]), view: await gallery.view(state[role]) };
-  await stage.show(role, edit, facts);
-  shown[role] = state[role];
+  const edit = { kind: state.isDrawn ? "reconstruction" : "original", source: state[role] };
+  const key = `${edit.kind} ${edit.source}`;
+  if (shown[role] === key) return;
+  const view = state.isDrawn ? (await post("/api/edit", edit)).view : await gallery.view(edit.source);
+  await stage.show(role, edit, { caption: await titleOf(edit.source), view });
+  shown[role] = key;
 }
 
 const titles = new Map();
@@ -311,7 +316,7 @@ async function bring(file) {
     const { clips } = await postFile(file);
     showPanel("gallery");
     await gallery.open("yours");
-    choose({ source: clips[0] });
+    choose({ source: clips[0], donor: state.donor ?? clips[clips.length - 1] });
     say(`${file.name}: ${clips.length} clip${clips.length > 1 ? "s" : ""}`, false);
   } catch (error) {
     say(error.message);
@@ -347,6 +352,8 @@ function listen() {
   }
   byId("amount").addEventListener("input", (event) => setAmount(Number(event.target.value)));
   byId("seed").addEventListener("change", (event) => choose({ seed: Math.max(0, Math.floor(Number(event.target.value) || 0)) }));
+  byId("exchange").addEventListener("click", () => choose({ source: state.donor, donor: state.source }));
+  byId("drawn").addEventListener("change", (event) => choose({ isDrawn: event.target.checked }));
   byId("draw").addEventListener("click", () => {
     byId("seed").value = state.seed + 1;
     choose({ seed: state.seed + 1 });
@@ -441,18 +448,18 @@ async function start() {
   recall();
   await loadRun();
   await gallery.open(state.source?.split("/")[0] ?? null);
-  const ids = await firstClips();
-  state.source ??= ids[0];
-  state.donor ??= ids[1];
-  const length = stage.figures.source.view?.frames;
-  byId("observed").value = state.observed ?? length ?? 4;
-  choose({});
+  const [first, second] = firstClips();
+  state.source ??= first;
+  state.donor ??= second;
+  if (state.source !== null) choose({});
+  else markSelection();
   training.watch();
   loadVerdict().catch((error) => say(error.message));
 }
 
 /** Two clips to begin with: the first, and one from the middle. */
-async function firstClips() {
+function firstClips() {
+  if (gallery.split === null) return [null, null];
   const total = gallery.splits[gallery.split];
   return [`${gallery.split}/0`, `${gallery.split}/${Math.floor(total / 2)}`];
 }

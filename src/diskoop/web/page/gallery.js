@@ -23,10 +23,11 @@ export class Gallery {
     const facts = await get("/api/splits");
     this.splits = facts.splits;
     this.values = facts.labels;
-    this.split = split && split in this.splits ? split : Object.keys(this.splits)[0];
+    this.split = split && split in this.splits ? split : (Object.keys(this.splits)[0] ?? null);
     this.first = 0;
     this.drawFilters();
-    await this.load();
+    if (this.split !== null) await this.load();
+    else byId("gallery").replaceChildren(el("p", { class: "empty" }, `${facts.problem}. A file of yours can still be taken apart.`));
   }
 
   drawFilters() {
@@ -86,7 +87,7 @@ export class Gallery {
   draw({ total, clips }) {
     const cards = clips.map((clip) => this.card(clip));
     byId("gallery").replaceChildren(...(cards.length ? cards : [el("p", { class: "muted" }, "No clip is like that.")]));
-    const go = (first) => () => this.change2(first);
+    const go = (first) => () => this.turn(first);
     const last = Math.min(this.first + PAGE, total);
     const range = total === 0 ? "" : this.picked ? `${total} picked on the map` : `${this.first + 1} to ${last} of ${total}`;
     byId("pages").replaceChildren(
@@ -98,7 +99,7 @@ export class Gallery {
     );
   }
 
-  change2(first) {
+  turn(first) {
     this.first = Math.max(0, first);
     this.load().catch((error) => say(error.message));
   }
@@ -110,7 +111,7 @@ export class Gallery {
       "button",
       { type: "button", class: "card", "data-clip": clip.id, title: `${clip.name}\n${labels}`, onclick: () => this.onPick(clip.id) },
       picture,
-      el("span", { class: "name" }, clip.name),
+      el("span", { class: "name" }, shortened(clip.name)),
       el("span", { class: "muted" }, labels),
     );
     this.thumbnail(clip, picture, card);
@@ -157,4 +158,9 @@ export class Gallery {
     }
     return this.views.get(id);
   }
+}
+
+/** A long name by its beginning and its end, where files of one folder differ. */
+function shortened(name) {
+  return name.length <= 34 ? name : `${name.slice(0, 10)}…${name.slice(-22)}`;
 }
