@@ -127,6 +127,8 @@ def test_forecasts_go_past_the_clip(tab: Tab) -> None:
     tab.page.press("#steps", "Enter")
     tab.wait('"steps":20')
     assert tab.page.inner_text("#frame-number").endswith("of 24")
+    tab.page.eval_on_selector("#scrub", "input => { input.value = 20; input.dispatchEvent(new Event('input')); }")
+    assert tab.page.inner_text("#frame-number") == "forecast, frame 21 of 24"
 
 
 def test_the_map_picks_clips(tab: Tab) -> None:

@@ -74,10 +74,10 @@ function markSelection() {
   byId("start-rename").title = byId("start-rename").disabled ? "Choose one factor to rename it" : "";
 }
 
-/** Whether most of a mode lies in a factor. */
+/** Whether a fair part of a mode lies in a factor: factors of the static part share modes. */
 function belongs(mode, name) {
   if (name === "static" || name === "dynamic") return mode.static === (name === "static");
-  return (mode.factors[name] ?? 0) > 0.5;
+  return (mode.factors[name] ?? 0) > 0.25;
 }
 
 const refresh = latest(async () => {
@@ -185,7 +185,10 @@ const drawFilm = latest(async () => {
 clock.listeners.add((frame) => {
   for (const canvas of byId("film").querySelectorAll("canvas")) canvas.video?.draw(frame);
   byId("scrub").value = frame;
-  byId("frame-number").textContent = `frame ${frame + 1} of ${clock.length}`;
+  const { figure, forecastFrom } = stage.figures.result;
+  const isForecast = state.kind === "forecast" && forecastFrom !== null && frame >= forecastFrom;
+  figure.classList.toggle("is-forecast", isForecast);
+  byId("frame-number").textContent = `${isForecast ? "forecast, " : ""}frame ${frame + 1} of ${clock.length}`;
 });
 
 function setAmount(amount) {

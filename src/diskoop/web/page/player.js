@@ -105,7 +105,7 @@ export class Stage {
       const caption = el("figcaption");
       const figure = el("figure", { id: `${role}-figure`, class: role }, el("h3", {}, title), picture, caption);
       players.append(figure);
-      this.figures[role] = { figure, picture, caption, view: null, video: null };
+      this.figures[role] = { figure, picture, caption, view: null, video: null, forecastFrom: null };
     }
     clock.listeners.add((frame) => this.draw(frame));
   }

@@ -3,6 +3,7 @@ import { chart } from "./chart.js";
 import { byId, el, get, say } from "./util.js";
 
 const SECONDS = 5;
+const UNINTERESTING = ["step", "epoch", "lr", "seconds", "waited"];
 
 export class Training {
   /** onChange(): the run has a newer checkpoint, or is finished. */
@@ -29,18 +30,26 @@ export class Training {
     const state = is_finished ? "Trained to its end." : "Training goes on; pictures follow its checkpoints.";
     byId("training-facts").textContent = rows.length ? `${state} ${rows.length} validations.` : `${state} No validation yet.`;
     if (!rows.length) return;
-    const numbers = Object.keys(rows[rows.length - 1]).filter((key) => typeof rows[rows.length - 1][key] === "number");
-    const xs = rows.map((row) => row.step ?? row.epoch);
-    const curves = [];
-    for (const key of numbers) {
-      const values = rows.map((row) => row[key] ?? null);
-      const isCount = ["step", "epoch", "lr", "seconds"].includes(key) || values.every((v) => v === values[0]);
-      if (isCount && rows.length > 1) continue;
-      const positive = values.every((v) => v === null || v > 0);
-      const wide = positive && Math.max(...values) > 20 * Math.min(...values.filter((v) => v !== null));
-      const line = { values, className: "result", label: key };
-      curves.push(chart({ title: key.replaceAll("_", " "), lines: [line], xLabel: rows[0].step === undefined ? "epoch" : "step", logarithmic: wide, xs }));
+    const last = rows[rows.length - 1];
+    const terms = new Map(); // name -> [key of the training split, key of the validation split, or a key alone]
+    for (const key of Object.keys(last)) {
+      if (typeof last[key] !== "number" || UNINTERESTING.includes(key)) continue;
+      const name = key.replace(/^(train|val)\./, "");
+      terms.set(name, [...(terms.get(name) ?? []), key]);
     }
-    byId("curves").replaceChildren(...(curves.length ? curves : [el("p", { class: "muted" }, "One validation so far.")]));
+    const xs = rows.map((row) => row.step ?? row.epoch);
+    const curves = [...terms].map(([name, keys]) => {
+      const lines = keys.map((key) => ({
+        values: rows.map((row) => row[key] ?? null),
+        className: key.startsWith("train.") ? "source" : "result",
+        label: key,
+      }));
+      const known = lines.flatMap(({ values }) => values).filter((value) => value !== null);
+      const logarithmic = Math.min(...known) > 0 && Math.max(...known) > 20 * Math.min(...known);
+      const xLabel = rows[0].step === undefined ? "epoch" : "step";
+      return chart({ title: name.replaceAll("_", " "), lines, xLabel, logarithmic, xs });
+    });
+    const legend = el("p", { class: "legend-line" }, el("span", { class: "key source" }, "training"), el("span", { class: "key" }, "validation"));
+    byId("curves").replaceChildren(legend, ...curves);
   }
 }
