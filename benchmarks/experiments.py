@@ -81,7 +81,7 @@ def scored(path: Path, device: str, split: SplitName) -> Row:
     history = run.summary()["last_epoch"]
     rows = read_metrics(RunFolder(path))
     everything = open_data(run.settings.data)
-    classifier = load_or_train_classifier(everything, run.settings.data, device)
+    classifier = load_or_train_classifier(everything, device)
     began = time.perf_counter()
     run = run.save_factors(run.find_factors())
     found = time.perf_counter() - began
@@ -206,7 +206,7 @@ def main() -> None:
         return
     # Each in a process of its own, after what all need has been made once.
     first = settings_of(protocol, next(iter(protocol["runs"])), 0, choice.device)
-    load_or_train_classifier(open_data(first.data), first.data, choice.device)
+    load_or_train_classifier(open_data(first.data), choice.device)
 
     def worked(pair: tuple[int, str]) -> Row | None:
         seed, name = pair

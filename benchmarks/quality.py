@@ -49,7 +49,7 @@ def score(path: Path, device: str) -> float:
     """How well each factor of the run in `path` changes one label and no other."""
     run = load(path, device)
     everything = open_data(run.settings.data)
-    classifier = load_or_train_classifier(everything, run.settings.data, device)
+    classifier = load_or_train_classifier(everything, device)
     run = run.save_factors(run.find_factors())
     context = EvalContext(everything.split("train"), everything.split("test"), classifier, EvalConfig(repeats=1))
     return measure_swaps(run, context).values[Key("multifactor", "score")].mean

@@ -16,12 +16,13 @@ from rich.console import Console
 
 from diskoop import load_data
 from diskoop.analysis.decomposition import CHUNK
+from diskoop.data import open_data
 from diskoop.data.sequences import Sequences, Units
 from diskoop.data.splits import split_in_order
 from diskoop.errors import InputError
 from diskoop.evaluation import classifiers
 from diskoop.evaluation.classifiers import Classifier, load_or_train_classifier, train_classifier
-from diskoop.settings import DataSettings
+from diskoop.settings import DataSettings, Settings
 from diskoop.training.progress import Reporter
 
 SETTINGS = DataSettings(name="oscillators")
@@ -662,10 +663,10 @@ def brief(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def classified(data: Sequences, settings: DataSettings = SETTINGS) -> tuple[Classifier, bool]:
+def classified(data: Sequences) -> tuple[Classifier, bool]:
     """The classifier for a set, and whether it was trained now."""
     reporter = Quiet()
-    return load_or_train_classifier(data, settings, reporter=reporter), bool(reporter.said)
+    return load_or_train_classifier(data, reporter=reporter), bool(reporter.said)
 
 
 def test_the_second_call_reads_what_the_first_one_learnt(brief: Path, series: Sequences) -> None:
@@ -713,7 +714,6 @@ def test_only_what_matters_makes_another_classifier(
     brief: Path, series: Sequences, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classified(series)
-    assert not classified(series, DataSettings(name="oscillators", limit=10))[1]
     frames = series.frames.copy()
     frames[series.starts[7] + 12] += 1
     swapped = {**series.labels, "level": series.labels["level"][::-1]}
@@ -728,9 +728,9 @@ def test_only_what_matters_makes_another_classifier(
 def test_a_classifier_of_frames_is_remembered_as_one(brief: Path, series: Sequences) -> None:
     sequences, _ = classified(series)
     reporter = Quiet()
-    one = load_or_train_classifier(series, SETTINGS, reporter=reporter, single_frames=True)
+    one = load_or_train_classifier(series, reporter=reporter, single_frames=True)
     assert len(reporter.said) == 1  # what is kept for sequences does not serve
-    other = load_or_train_classifier(series, SETTINGS, reporter=reporter, single_frames=True)
+    other = load_or_train_classifier(series, reporter=reporter, single_frames=True)
     assert len(reporter.said) == 1
     assert one.single_frames
     assert other.single_frames
@@ -755,3 +755,15 @@ def test_a_bar_on_a_terminal_and_one_line_elsewhere(series: Sequences, terminal:
     line = "training a classifier of level, mark, slow, fast, fade on 1620 sequences of oscillators\n"
     assert ("100%" in text) if terminal else (text == line)
     assert text.startswith(line)
+
+
+def test_the_demo_s_classifier_is_shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DISKOOP_CACHE", str(tmp_path))  # where nothing is
+    everything = open_data(Settings.load("demo").data)
+    assert (classifiers.SHIPPED / classifiers.classifier_file(everything)).exists()
+    classifier, trained = classified(everything)
+    assert not trained
+    clips = everything.split("test").select(slice(0, None, 20))
+    predicted = classifier.predict(clips.x)
+    for label, codes in clips.labels.items():
+        assert (predicted[label] == codes).mean() > 0.98

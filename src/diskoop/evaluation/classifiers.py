@@ -6,6 +6,7 @@ is measured once and reported with every score. A frame classifier predicts from
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
@@ -45,6 +46,7 @@ GOOD_ACCURACY = 0.99  # elsewhere a label may be harder; below this there is a n
 # to being always right: below that it misses more of what a guess misses than it finds, and scores tell of its errors.
 MIN_SKILL = 0.5
 MIN_DEVIATIONS = 2.0  # and above a guess by so many of its standard deviations, for a few test clips prove little
+SHIPPED = Path(__file__).parent / "shipped"  # classifiers that come with the package
 FINGERPRINT_CLIPS = 4096  # sequences of which a frame goes into the cache key
 
 
@@ -478,26 +480,31 @@ def _guess_accuracy(data: Sequences) -> dict[str, float]:
 
 def load_or_train_classifier(
     everything: Sequences,
-    settings: DataSettings,
     device: str = "cpu",
     reporter: Reporter | None = None,
     single_frames: bool = False,
 ) -> Classifier:
-    """The classifier of a set from the cache, or trained now and cached; arguments as in `train_classifier`.
+    """The classifier of a set: shipped with the package, from the cache, or trained now and cached.
 
-    `settings` are those that `everything` was opened with.
+    Arguments as in `train_classifier`.
     """
-    kind = "frame-classifier" if single_frames else "classifier"
-    path = cache_folder() / f"{kind}-{_cache_key(everything, settings)}.safetensors"
-    try:
-        return _load(path, everything, device)
-    except InputError:  # missing or damaged
-        classifier = train_classifier(everything, device=device, reporter=reporter, single_frames=single_frames)
-        _save(path, classifier)
-        return classifier
+    name = classifier_file(everything, single_frames)
+    for path in (SHIPPED / name, cache_folder() / name):
+        if path.exists():
+            with suppress(InputError):  # damaged
+                return _load(path, everything, device)
+    classifier = train_classifier(everything, device=device, reporter=reporter, single_frames=single_frames)
+    save_classifier(cache_folder() / name, classifier)
+    return classifier
 
 
-def _save(path: Path, classifier: Classifier) -> None:
+def classifier_file(everything: Sequences, single_frames: bool = False) -> str:
+    """The name of the file that holds the classifier of a set; it changes with the set's content."""
+    return f"{'frame-classifier' if single_frames else 'classifier'}-{_cache_key(everything)}.safetensors"
+
+
+def save_classifier(path: Path, classifier: Classifier) -> None:
+    """Write a classifier to a file that `load_or_train_classifier` reads."""
     fields = ("values", "accuracy", "excluded", "test_count", "single_frames")
     write_tensors(
         path, "classifier", classifier.network.state_dict(), {name: getattr(classifier, name) for name in fields}
@@ -513,7 +520,7 @@ def _load(path: Path, everything: Sequences, device: str) -> Classifier:
     return Classifier(network.to(device).eval(), **record)
 
 
-def _cache_key(everything: Sequences, settings: DataSettings) -> str:
+def _cache_key(everything: Sequences) -> str:
     """Of what a classifier depends on: CLASSIFIER_VERSION, and the content of the training and test splits."""
     content = sha256()
     for part in (everything.split("train"), everything.split("test")):
@@ -521,7 +528,5 @@ def _cache_key(everything: Sequences, settings: DataSettings) -> str:
         middles = part.frames[part.starts[some] + part.lengths[some] // 2]
         for array in (part.lengths, *part.labels.values(), middles):
             content.update(np.ascontiguousarray(array).data)
-    # A classifier does not depend on where the files are, nor on how many of them a run trains on.
-    choice = settings.model_dump(exclude={"path", "labels", "limit", "skip_bad"})
     values = {label: _value_names(everything, label) for label in everything.labels}
-    return digest(CLASSIFIER_VERSION, choice, everything.shape, values, vars(everything.units), content.hexdigest())
+    return digest(CLASSIFIER_VERSION, everything.shape, values, vars(everything.units), content.hexdigest())

@@ -62,7 +62,7 @@ def build_context(run: Run, config: EvalConfig, reporter: Reporter | None = None
     classifier = frame_classifier = None
     try:
         if config.use_classifier:
-            classifier = load_or_train_classifier(everything, settings, device, reporter).reliable(settings)
+            classifier = load_or_train_classifier(everything, device, reporter).reliable(settings)
     except InputError as error:
         notes.append(f"no classifier: {error}")
     motion_label = config.motion_label or find_motion_label(() if classifier is None else classifier.values)
@@ -73,7 +73,7 @@ def build_context(run: Run, config: EvalConfig, reporter: Reporter | None = None
         notes += [classifier.describe(), classifier.check_accuracy(settings)]
         if everything.is_video:
             ignore = (motion_label or "",)
-            of_frames = load_or_train_classifier(everything, settings, device, reporter, single_frames=True)
+            of_frames = load_or_train_classifier(everything, device, reporter, single_frames=True)
             try:
                 frame_classifier = of_frames.reliable(settings, ignore)
             except InputError as error:

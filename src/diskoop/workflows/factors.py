@@ -183,7 +183,7 @@ def score_text(score: float, kept: float | None, floor: float | None = None) -> 
 def load_classifier(run: Run) -> Classifier:
     """The classifier of the run's own data, trained once and kept in the cache; without labels that it cannot tell."""
     device, settings = next(run.model.parameters()).device, run.settings.data
-    return load_or_train_classifier(open_data(settings), settings, str(device)).reliable(settings)
+    return load_or_train_classifier(open_data(settings), str(device)).reliable(settings)
 
 
 def score_factors(run: Run) -> tuple[dict[str, Any], list[Path]]:
