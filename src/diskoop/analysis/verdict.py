@@ -64,7 +64,9 @@ class Verdict:
     def _fit_problems(self) -> list[str]:
         explained, pca = f"{self.explained:.0%}", f"{self.pca_explained:.0%}"
         if not self.varies:
-            return [f"nothing varies: every frame of {self.clips} is the same; it takes clips in which something changes"]
+            return [
+                f"nothing varies: every frame of {self.clips} is the same; it takes clips in which something changes"
+            ]
         if max(self.explained, self.pca_explained) <= NEGLIGIBLE:
             return [
                 f"the model explains {explained} of the variance and PCA of the same size {pca}: these clips are not "

@@ -17,7 +17,7 @@ from diskoop.data.formats import arrays, audio, columns, tables, videos
 from diskoop.data.labels import LABEL_FILES, Labels, csv_labels, csv_labels_in_order, encode_labels, folder_labels
 from diskoop.data.scaling import NON_FINITE, compute_statistics
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.settings import DataSettings
 
 KINDS = {
@@ -80,7 +80,7 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
         if len(bad := statistics.non_finite):
             if not settings.skip_bad:
                 raise InputError(f"{path}: sequence {bad[0]} holds {NON_FINITE}; mend it ({SKIP_HINT})")
-            notes.append(f"left out: {len(bad)} sequences with {NON_FINITE}, the first {bad[0]}")
+            notes.append(f"left out: {counted(len(bad), 'sequence')} with {NON_FINITE}, the first {bad[0]}")
             kept = np.setdiff1d(kept, bad)
             clip_frames = replace(clip_frames, names=[f"{_title(path)} {row}" for row in range(len(x))])
     units = arrays.pixel_units(path, x, statistics) if x.ndim == 5 else Units(features=arrays.feature_names(contents))
