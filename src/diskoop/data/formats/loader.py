@@ -159,7 +159,6 @@ def _read_files(
     kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings
 ) -> tuple[ClipFrames, Units]:
     """The frames of all clips and their units; `assemble` fits the scale of a signal."""
-    size, every = settings.size or 64, settings.every
 
     def read(list_clips: Callable[[], list[Clip]], reader: ModuleType, *options: Any) -> ClipFrames:
         return read_clips(_title(path), files, list_clips, [reader], options, settings.skip_bad)
@@ -181,14 +180,15 @@ def _read_files(
                 f"data.size = {settings.size}, but a folder of arrays is read as it is: {clip_frames.frames.shape[1:]}"
             )
         return clip_frames, PIXELS
-    strip = settings.strip
+    frames, strip = videos.SquareFrames(settings.size or 64, settings.every), settings.strip
 
     def list_clips() -> list[Clip]:
         if kind == "videos":
-            return videos.video_clips(root, files, size, every)
-        return videos.image_clips(root, files, size, every, strip)
+            return videos.video_clips(root, files, frames)
+        return videos.image_clips(root, files, frames, strip)
 
-    return read(list_clips, videos, kind, size, every, strip), PIXELS
+    key = (kind, frames.size, frames.every, strip)
+    return read_clips(_title(path), files, list_clips, [videos], key, settings.skip_bad, frames.facts), PIXELS
 
 
 def _check_options(kind: str, settings: DataSettings) -> None:
