@@ -183,7 +183,7 @@ def test_a_sheet_is_drawn_next_to_a_spectrum(operator: torch.Tensor) -> None:
 def test_numbers_below_neighbouring_spectrograms_do_not_overlap(frames: int) -> None:
     sound = Cell(np.random.Generator(np.random.PCG64(0)).normal(size=(frames, 201)), "a number at the end")
     figure = sheet_figure(Sheet([[sound] * 7] * 2, Units(rate=16_000)))
-    FigureCanvasAgg(figure).draw()
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     labels = [
         label.get_window_extent()
         for axes in figure.axes

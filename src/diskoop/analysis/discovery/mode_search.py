@@ -127,7 +127,7 @@ def mode_sets(parts: Decomposition, exhaustive: bool, max_blocks: int | None = N
     groups = parts.spectrum.conjugate_groups(parts.static_modes)
     if max_blocks is not None and len(groups) > max_blocks:
         ends = np.linspace(0, len(groups), max_blocks + 1).round().astype(int)
-        groups = [sum(groups[a:b], []) for a, b in pairwise(ends)]
+        groups = [[mode for each in groups[a:b] for mode in each] for a, b in pairwise(ends)]
     total = len(groups)
     if exhaustive and total > MAX_EXHAUSTIVE:
         raise InputError(

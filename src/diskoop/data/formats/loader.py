@@ -187,8 +187,8 @@ def _read_files(
             return videos.video_clips(root, files, frames)
         return videos.image_clips(root, files, frames, strip)
 
-    key = (kind, frames.size, frames.every, strip)
-    return read_clips(_title(path), files, list_clips, [videos], key, settings.skip_bad, frames.facts), PIXELS
+    choice = [kind, frames.size, frames.every, strip]
+    return read_clips(_title(path), files, list_clips, [videos], choice, settings.skip_bad, frames.facts), PIXELS
 
 
 def _check_options(kind: str, settings: DataSettings) -> None:
