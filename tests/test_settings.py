@@ -62,11 +62,14 @@ def test_settings_cannot_be_changed_by_accident() -> None:
         ("modle.k=3", r"did you mean 'model.k'\?"),
         ("k=3", "expected section.key=value such as model.k=24, got 'k=3'"),
         ("model.k", "got 'model.k'"),
-        ("model.k=abc", "model.k should be a valid integer, got 'abc'"),
-        ("model.k=2.5", r"model.k should be a valid integer.*, got 2.5"),
+        ("model.k=abc", "model.k should be a whole number, got 'abc'"),
+        ("model.k=2.5", r"model.k should be a whole number.*, got 2.5"),
         ("model.k=0", "model.k should be greater than or equal to 1, got 0"),
         ("train.lr=nan", "train.lr should be a finite number"),
-        ("train.blur=perhaps", "train.blur should be a valid boolean"),
+        ("model.pca_skip=maybe", "model.pca_skip should be true or false, got 'maybe'$"),
+        ("train.augment=maybe", "^train.augment should be true, false or auto, got 'maybe'$"),
+        ("train.lr=fast", "train.lr should be a number, got 'fast'"),
+        ("train.blur=perhaps", "train.blur should be true or false, got 'perhaps'"),
         ("spectrum.static=atuo", "spectrum.static should be a whole number or auto, got 'atuo'"),
         ("train.precision=16", "train.precision should be 'auto', '32', 'bf16' or '64', got '?16"),
         ("model.k=true", "model.k should be a number, got True"),
@@ -160,7 +163,7 @@ def test_an_automatic_count_is_a_share_of_the_eigenvalues_and_is_written_down(k:
     with pytest.raises(InputError, match="model"):
         Settings.of({"spectrum": {"static": "auto"}, "model": None})
     assert Settings().replaced(parse_overrides(["spectrum.static=auto", "model.k=20"])).spectrum.static == 9
-    with pytest.raises(InputError, match=r"model\.k should be a valid integer"):
+    with pytest.raises(InputError, match=r"model\.k should be a whole number"):
         Settings.of({"spectrum": {"static": "auto"}, "model": {"k": "many"}})
 
 

@@ -1,4 +1,4 @@
-"""exceptions whose message is one sentence for the user, and suggestions for misspelt names"""
+"""exceptions whose message is one sentence for the user, suggestions for misspelt names, counts in words"""
 
 import difflib
 from collections.abc import Iterable
@@ -29,3 +29,13 @@ def suggest(given: str, known: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in known}
     near = near or [folded[name] for name in difflib.get_close_matches(given.casefold(), folded, n=1, cutoff=0.6)]
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, in the plural unless it is one.
+
+    Example:
+        >>> counted(1, "test clip"), counted(1200, "test clip")
+        ('1 test clip', '1200 test clips')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -21,7 +21,7 @@ from diskoop.data import load_split, location, open_data
 from diskoop.data.batches import Batch, prefetch
 from diskoop.data.presets import preset_for
 from diskoop.data.sequences import Sequences, SplitName, Units
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.factors_file import load_factors, save_factors
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.models.linear import fit_principal_components
@@ -168,9 +168,9 @@ class Run:
         model = KoopmanAutoencoder(*networks).to(next(self.model.parameters())).eval()
         operator = fit_frozen_operator(model, train, self.settings.train.batch_size)
         pca = replace(self, model=model, operator=operator, factors=None)
-        windows = f"{len(clips)} windows of " if clips.clip_count < len(clips) else ""
-        noun = f"{'validation' if chosen == 'val' else 'test'} clip{'s' if clips.clip_count > 1 else ''}"
-        source = f"{windows}{clips.clip_count} {noun} of {clips.name}"
+        windows = f"{counted(len(clips), 'window')} of " if clips.clip_count < len(clips) else ""
+        noun = "validation clip" if chosen == "val" else "test clip"
+        source = f"{windows}{counted(clips.clip_count, noun)} of {clips.name}"
         return judge(self.decompose(clips), pca.decompose(clips), source)
 
     def _check_features(self, clips: Sequences) -> None:

@@ -39,6 +39,15 @@ STATIC_SHARE = 0.45  # of the eigenvalues stand for what stays where nobody says
 FRAME_SIZES = (32, 64, 128)  # pixels across that the networks for video are made for
 
 
+# What a setting should be where a value is of another kind, by the first word of pydantic's error types.
+KINDS_IN_WORDS = {
+    "bool": "should be true or false",
+    "int": "should be a whole number",
+    "float": "should be a number",
+    "string": "should be text",
+}
+
+
 class Section(BaseModel):
     """A section of settings: frozen, with no keys but its own."""
 
@@ -55,6 +64,12 @@ def _not_bool(value: Any) -> Any:
 def _int_or_auto(value: Any) -> Any:
     if isinstance(value, str) and not value.isdecimal():  # auto itself is a number by now, see Settings.of
         raise ValueError("should be a whole number or auto")
+    return value
+
+
+def _bool_or_auto(value: Any) -> Any:
+    if value not in (True, False, "auto"):
+        raise ValueError("should be true, false or auto")
     return value
 
 
@@ -169,7 +184,7 @@ class TrainSettings(Section):
     warmup: NonNegativeInt = 0  # steps of linear warm-up
     grad_clip: PositiveFloat | None = None  # largest gradient norm
     # Shift video by a few pixels, all frames of a clip alike; auto does so where there are few clips.
-    augment: bool | Literal["auto"] = False
+    augment: Annotated[bool | Literal["auto"], BeforeValidator(_bool_or_auto)] = False
     blur: bool = False  # blur what the encoder sees, not the target
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     # auto: bf16 on CUDA that computes in it, else 32
@@ -400,6 +415,6 @@ def _sentence(detail: ErrorDetails) -> str:
         return f"unknown setting {name!r}; {_nearest(name)}"
     if not name:  # a combination; its message is written above
         return detail["msg"].removeprefix("Value error, ")
-    wanted = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    wanted = wanted.removesuffix(", unable to parse string as an integer")
+    kind = detail["type"].partition("_")[0]
+    wanted = KINDS_IN_WORDS.get(kind) or detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"{name} {wanted}, got {detail['input']!r}"

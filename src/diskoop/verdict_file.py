@@ -11,7 +11,7 @@ from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
 
-FORMAT = "diskoop verdict 1"  # raise it with every change to how a verdict is measured
+FORMAT = "diskoop verdict 2"  # raise it with every change to how a verdict is measured
 
 
 def save_verdicts(folder: RunFolder, verdicts: Mapping[str, Verdict], model: torch.nn.Module) -> None:

@@ -33,7 +33,7 @@ def test_importing_the_library_stays_light() -> None:
     [
         (["trian"], "No such command 'trian'"),
         (["train", "model.kk=3"], "unknown setting 'model.kk'; did you mean 'model.k'?"),
-        (["train", "model.k=abc"], "model.k should be a valid integer, got 'abc'"),
+        (["train", "model.k=abc"], "model.k should be a whole number, got 'abc'"),
         (["train", "spectrum.static=50"], "spectrum.static = 50 exceeds model.k = 40"),
         (["train", "-c", "paper-sprits"], "did you mean 'paper-sprites'?"),
         (

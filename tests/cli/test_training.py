@@ -95,3 +95,13 @@ def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "is damaged" in result.stderr
     assert checkpoint.read_bytes() == content
+
+
+def test_a_finished_run_is_told_to_be_finished_and_how_to_train_on(uninterrupted: Path) -> None:
+    words = ("train", "--resume", "run")
+    again = diskoop(*words, cwd=uninterrupted.parent)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "run is finished, at step 120 of 120, so nothing was trained" in again.stderr
+    assert "diskoop train --resume run train.epochs=24 trains on" in again.stderr
+    assert "trained in" not in again.stderr
+    assert answer(*words, cwd=uninterrupted.parent)["folder"] == "run"

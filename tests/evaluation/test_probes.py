@@ -444,6 +444,14 @@ def test_a_label_is_read_from_the_part_that_holds_it(run: Run, clips: Sequences)
         assert values[Key("probe", label, "chance")].mean == chance
 
 
+def test_too_few_test_clips_are_not_probed(run: Run, clips: Sequences) -> None:
+    windows = replace(clips.select(range(40)), clips=np.arange(40) // 40)  # all of one clip
+    for few, count in ((clips.select(range(9)), "9 test clips"), (windows, "1 test clip")):
+        for measure in (measure_probes, measure_dci):
+            with pytest.raises(InputError, match=f"^{count} of .* would say nothing, at least 10 are wanted; a larger"):
+                measure(run, EvalContext(clips, few, config=CONFIG))
+
+
 def test_values_that_nobody_taught_are_not_asked_for(run: Run, clips: Sequences) -> None:
     train = linear_set(4, seed=2)
 

@@ -66,7 +66,7 @@ def test_the_forecasts_are_drawn_as_curves(steps: int) -> None:
     ]
     for points, curve in zip(list(drawn.values())[:4], (held, dmd, ours, floor), strict=True):
         assert np.allclose(points, np.stack([np.arange(1, steps + 1), curve / 2], 1))  # of a deviation of 2
-    assert axes.get_title(loc="left") == "7 sequences, forecast from their first 3 frames"
+    assert axes.get_title(loc="left") == "7 sequences, forecast from the first 3 frames"
     assert axes.get_ylim()[0] == 0
 
 

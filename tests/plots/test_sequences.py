@@ -81,6 +81,8 @@ def test_a_legend_names_features_and_their_units() -> None:
     assert legend_texts(Units(features=tuple("abcdefghijk")), 11) == [*"abcdefgh", "and 3 more"]
     weather = Units(scale=(9.0, 2.0), offset=(20.0, 1000.0), features=("degrees", "hPa"))
     assert legend_texts(weather, 2) == ["degrees: 20 ± 9", "hPa: 1000 ± 2"]  # drawn in deviations from the mean
+    moods = Units((9.0, 0.7, 0.7), (20.0, 0.4, 0.6), features=("degrees", "mood=happy", "mood=sad"))
+    assert legend_texts(moods, 3) == ["degrees: 20 ± 9", "mood=happy: 40%", "mood=sad: 60%"]  # shares of the frames
 
 
 def test_forecasts_of_series_are_drawn_before_the_truth() -> None:

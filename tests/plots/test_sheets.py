@@ -177,3 +177,18 @@ def test_a_sheet_is_drawn_next_to_a_spectrum(operator: torch.Tensor) -> None:
     assert captions(figure)[1:] == ["one", "two"]
     assert strips[1]._left_title.get_color() == DYNAMIC_COLOR  # type: ignore[attr-defined]
     assert figure.get_suptitle() == "title"
+
+
+@pytest.mark.parametrize("frames", [41, 42, 101, 26])  # 0.4 s and a little more, 1 s, 0.25 s
+def test_numbers_below_neighbouring_spectrograms_do_not_overlap(frames: int) -> None:
+    sound = Cell(np.random.Generator(np.random.PCG64(0)).normal(size=(frames, 201)), "a number at the end")
+    figure = sheet_figure(Sheet([[sound] * 7] * 2, Units(rate=16_000)))
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+    labels = [
+        label.get_window_extent()
+        for axes in figure.axes
+        for label in axes.get_xticklabels()
+        if label.get_visible() and axes.get_xlim()[0] <= label.get_position()[0] <= axes.get_xlim()[1] + 1e-9
+    ]
+    assert len(labels) > 14
+    assert not any(a.overlaps(b) for number, a in enumerate(labels) for b in labels[:number])

@@ -20,6 +20,7 @@ from diskoop.data import Sequences, batches
 from diskoop.data.batches import Batch, prefetch
 from diskoop.data.sets import oscillators
 from diskoop.errors import InputError, Stopped
+from diskoop.models.residual import start_from_pca
 from diskoop.numerics import Spectrum, fit_operator
 from diskoop.numerics.operator import SnapshotQR
 from diskoop.run_folder import RunFolder
@@ -189,9 +190,51 @@ def test_the_frozen_operator_is_that_of_the_whole_training_set(undisturbed: Path
 def test_a_finished_run_resumes_to_itself(undisturbed: Path) -> None:
     before = (undisturbed / "model.safetensors").read_bytes()
     quiet = Quiet()
-    loop.resume(undisturbed, reporter=quiet)
+    assert not loop.resume(undisturbed, reporter=quiet)
     assert (undisturbed / "model.safetensors").read_bytes() == before
-    assert "is trained already" in quiet.messages[0]
+    told = "is finished, at step 30 of 30, so nothing was trained; diskoop train --resume"
+    assert len(quiet.messages) == 1
+    assert told in quiet.messages[0]
+    assert "train.epochs=6 trains on" in quiet.messages[0]
+
+
+def test_a_run_that_was_ended_early_and_lost_its_last_files_gets_them(undisturbed: Path, tmp_path: Path) -> None:
+    """The model in the folder is an earlier one, as after --end, --resume and a crash before the last files."""
+    shutil.copytree(undisturbed, tmp_path / "run")
+    loop.train(SMALL.replaced({"train": {"epochs": 1}}), tmp_path / "early", reporter=Quiet())
+    shutil.copy(tmp_path / "early" / "model.safetensors", tmp_path / "run")
+    assert loop.resume(tmp_path / "run", reporter=Quiet())
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+
+
+def test_a_model_beside_pca_resumes_bit_equal_without_another_pca(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SMALL.replaced({"model": {"pca_skip": True}})
+    starts: list[Any] = []
+
+    def counting(model: Any, data: Sequences) -> None:
+        starts.append(model)
+        start_from_pca(model, data)
+
+    monkeypatch.setattr(loop, "start_from_pca", counting)
+    loop.train(settings, tmp_path / "whole", reporter=Quiet())
+    with pytest.raises(MemoryError):
+        loop.train(settings, tmp_path / "run", reporter=Quiet(17))
+    loop.resume(tmp_path / "run", reporter=Quiet())
+    assert len(starts) == 2  # of the two that began anew
+    loop.train(settings, tmp_path / "tuned", start=tmp_path / "run", reporter=Quiet())
+    assert len(starts) == 2
+    for name in ("model.safetensors", "operator.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("reduction", ["element", "frame"])
+def test_the_variance_explained_in_validation_is_that_of_the_verdict(tmp_path: Path, reduction: str) -> None:
+    loop.train(SMALL.replaced({"loss": {"reduction": reduction}}), tmp_path / "run", reporter=Quiet())
+    assert rows(tmp_path / "run")[-1]["val.explained"] == pytest.approx(
+        load(tmp_path / "run").verdict().explained, 1e-4
+    )
 
 
 def test_damaged_and_foreign_checkpoints_are_errors(undisturbed: Path, tmp_path: Path) -> None:
@@ -638,7 +681,7 @@ def test_few_clips_get_few_latents_and_are_shifted_about() -> None:
     wide = Settings.of({"model": {"pca_skip": True, "k": 40}, "spectrum": {"static": 20}, "train": {"augment": "auto"}})
     few, notes = loop.fit_to_data(wide, film)
     assert (few.model.k, few.spectrum.static, few.train.augment) == (5, 2, True)
-    assert notes == ["20 windows that do not overlap are few: model.k = 5 instead of 40, spectrum.static = 2"]
+    assert notes == ["only 20 windows without overlap: model.k = 5 instead of 40, spectrum.static = 2"]
     many, none = loop.fit_to_data(wide, Sequences.of(np.zeros((1000, 8, 3, 32, 32), np.uint8)))
     assert (many.model.k, many.train.augment, none) == (40, False, [])
     plain = Settings.of({"model": {"k": 40}})

@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from diskoop.training.progress import Reporter
+from diskoop.training.progress import Reporter, describe
 
 TERMS = {"total": 0.4123, "rec": 0.0121, "pred_x": 0.0134, "cycle": 0.0, "static_gap": 0.021, "dynamic_radius": 0.55}
 ROW = {"epoch": 2, "seconds": 12.3, **{f"val.{name}": value for name, value in TERMS.items()}}
@@ -33,6 +33,10 @@ def test_elsewhere_a_line_an_epoch() -> None:
     assert shown(terminal=False) == (
         "epoch 2/5: loss 0.412 rec 0.0121 pred 0.0134 | static 1±0.021 dynamic<0.55 (12 s)\n"
     )
+
+
+def test_validation_tells_how_much_is_explained() -> None:
+    assert describe(TERMS | {"explained": 0.874}).endswith("dynamic<0.55 | explains 87%")
 
 
 def test_brackets_in_a_path_are_not_markup() -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 from diskoop import load
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult
 from diskoop.numerics import Factor
+from diskoop.plots.sequences import ForecastRow, forecast_series_figure, legend_texts
 from diskoop.settings import Settings
 from diskoop.training import loop
 from diskoop.workflows.editing import file_stem, print_forecast_errors
@@ -233,6 +234,26 @@ def test_windows_are_told_apart_by_their_frames(tmp_path: Path) -> None:
     assert 3 < facts["features"][0]["deviation"] < 7
     shown = diskoop(*forecast, "g", cwd=tmp_path).stdout
     assert f"{facts['features'][1]['ours']:.4g}" in shown
+
+
+def test_names_with_units_reach_tables_and_axes(tmp_path: Path) -> None:
+    names = ["TEMP (degC)", "pressure [hPa]"]
+    values = np.random.Generator(np.random.PCG64(0)).normal(size=(40, 12, 2)).cumsum(1) * [5, 9] + [20, 1000]
+    np.savez(tmp_path / "weather.npz", x=values, features=names)
+    settings = {"model": {"k": 4, "h": 6}, "spectrum": {"static": 1}, "train": {"epochs": 1, "batch_size": 4}}
+    loop.train(
+        Settings.of({"data": {"path": str(tmp_path / "weather.npz")}, **settings}), tmp_path / "run", None, Quiet()
+    )
+    words = ("forecast", "run", "--observed", "4", "--count", "1", "--out")
+    assert [row["feature"] for row in answer(*words, "f", cwd=tmp_path)["features"]] == names
+    shown = diskoop(*words, "g", cwd=tmp_path).stdout
+    clips = load(tmp_path / "run").data("test")
+    row = ForecastRow("one", clips.x[0], clips.x[0])
+    axes = forecast_series_figure([row], 4, clips.units, "Forecasts").axes
+    for number, name in enumerate(names):
+        assert name in shown
+        assert axes[number].get_ylabel() == name
+        assert legend_texts(clips.units, 2)[number].startswith(f"{name}: ")
 
 
 def test_a_forecast_is_compared(series_run: Path, tmp_path: Path) -> None:

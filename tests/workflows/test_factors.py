@@ -217,3 +217,29 @@ def test_no_modes_are_searched_for_a_label_that_cannot_be_told(
     monkeypatch.setattr(factors, "load_or_train_classifier", lambda *words: poor)
     with pytest.raises(InputError, match=r"no modes can be searched for mark: its accuracy is 40\.0%"):
         factors.find_factors(run, factors.DiscoveryConfig("modes", labels=("mark",)))
+
+
+def test_where_nothing_varies_that_is_said_and_no_factors_are_found(tmp_path: Path) -> None:
+    np.save(tmp_path / "flat.npy", np.full((40, 12, 3), 3.5, np.float32))
+    brief = ("model.k=4", "model.h=6", "spectrum.static=2", "train.steps=2")
+    trained = diskoop("train", "data.path=flat.npy", *brief, "--out", "run", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    told = "nothing varies: every frame of 4 validation clips of flat.npy is the same"
+    assert trained.stdout.splitlines()[-1].startswith(f"verdict: poor: {told}")
+    assert "% of the variance" not in trained.stdout
+    for words in ((), ("--anyway",)):
+        refused = diskoop("factors", "run", *words, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert f"there are no factors to find: {told}" in refused.stderr
+        assert "--anyway" not in refused.stderr
+
+
+def test_too_few_clips_for_factors_are_told_what_to_do(tmp_path: Path) -> None:
+    series = np.random.Generator(np.random.PCG64(0)).normal(size=(9, 12, 3))  # no static direction agrees in these
+    np.save(tmp_path / "few.npy", series)
+    brief = ("model.k=4", "model.h=6", "spectrum.static=2", "train.steps=2")
+    assert diskoop("train", "data.path=few.npy", *brief, "--out", "run", cwd=tmp_path).returncode == 0
+    refused = diskoop("factors", "run", "--anyway", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "finding factors needs at least 8 sequences, got 7 of few.npy; give more clips, or" in refused.stderr
+    assert "the 0 static" not in refused.stderr

@@ -12,7 +12,7 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition, chunks
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Indices, Sequences, Units
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.numerics.operator import Operator, SnapshotQR
 
 MAX_SAMPLE = 1000  # frames whose singular vectors are DMD's basis, so that its cost does not grow with the set
@@ -73,7 +73,7 @@ def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> DMD:
         raise InputError(f"cannot fit DMD: the frames of {clips.name} hold NaN or infinity")
     basis = torch.linalg.svd(sample, full_matrices=False)[2][:rank].T.contiguous()
     snapshots = reduce(SnapshotQR.__add__, (_snapshots(clips, indices, basis) for indices in chunks(len(clips))))
-    operator = replace(snapshots.solve(), source=f"{clips.name}, {len(clips)} sequences")
+    operator = replace(snapshots.solve(), source=f"{clips.name}, {counted(len(clips), 'sequence')}")
     return DMD(basis, operator, clips.frames.shape[1:], clips.units)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.decomposition import Decomposition, chunks
 from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.data.sequences import Sequences
 from diskoop.numerics.factors import SPECTRAL_PARTS
@@ -48,11 +48,12 @@ class Verdict:
         float | None
     )  # change of frames when this part is another clip's, of that when both are; None as above
     dynamic_effect: float | None
+    varies: bool = True  # whether frames differ at all
 
     @property
     def has_learnt(self) -> bool:
         """Whether the model describes its clips at all, so that its factors may mean something."""
-        return self.explained > NEGLIGIBLE and self.explained >= MIN_SHARE_OF_PCA * self.pca_explained
+        return self.varies and self.explained > NEGLIGIBLE and self.explained >= MIN_SHARE_OF_PCA * self.pca_explained
 
     @property
     def problems(self) -> list[str]:
@@ -62,6 +63,10 @@ class Verdict:
 
     def _fit_problems(self) -> list[str]:
         explained, pca = f"{self.explained:.0%}", f"{self.pca_explained:.0%}"
+        if not self.varies:
+            return [
+                f"nothing varies: every frame of {self.clips} is the same; it takes clips in which something changes"
+            ]
         if max(self.explained, self.pca_explained) <= NEGLIGIBLE:
             return [
                 f"the model explains {explained} of the variance and PCA of the same size {pca}: these clips are not "
@@ -115,6 +120,8 @@ class Verdict:
 
     def sentences(self) -> list[str]:
         """The figures, and what they come to: the last is the verdict."""
+        if not self.varies:  # shares of no variance would be noise
+            return [self.conclusion]
         lines = [
             f"on {self.clips} the model explains {self.explained:.0%} of the variance (PCA of the same size "
             f"{self.pca_explained:.0%}, the mean frame 0%)"
@@ -174,7 +181,20 @@ def judge(parts: Decomposition, pca: Decomposition, clips: str, seed: int = 0) -
         pca_within=variance_within(pca.static, pca.mask) if is_split and len(parts) > 1 else None,
         static_effect=effects[0],
         dynamic_effect=effects[1],
+        varies=has_variance(parts.clips),
     )
+
+
+def has_variance(clips: Sequences) -> bool:
+    """Whether any frame of the sequences differs from the first one."""
+    double = torch.zeros((), dtype=torch.float64)
+    first = clips.batch(np.arange(1), double)[0][0, 0]
+    for indices in chunks(len(clips)):
+        x, mask = clips.batch(indices, double)
+        differs = (x != first).flatten(2).any(-1)  # (count, time)
+        if bool((differs if mask is None else differs & mask).any()):
+            return True
+    return False
 
 
 def variance_explained(clips: Sequences, decoded: Iterable[Tensor]) -> float:

@@ -92,8 +92,8 @@ def factors(
     )
     run = open_run(path, device, factors=not refit)
     verdict = judge_run(run)
-    if run.factors is None and not anyway:
-        work.require_learnt(verdict)
+    if run.factors is None:
+        work.require_learnt(verdict, anyway)
     run, files = work.prepare_factors(run, config, rename or [])
     facts: dict[str, Any] = verdict_facts(verdict) | work.summarize_factors(run)
     facts["picture"] = work.describe_picture(run)

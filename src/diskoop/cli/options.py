@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 
 if TYPE_CHECKING:
     from diskoop.analysis.verdict import Verdict
@@ -66,4 +66,4 @@ def print_summary(summary: dict[str, Any], as_json: bool) -> None:
         return
     gap, radius = summary["static_gap"], summary["dynamic_radius"]
     print(f"operator fitted on {summary['fitted_on']}:")
-    print(f"{summary['static']} static eigenvalues within {gap:.3f} of 1, the others up to {radius:.3f}")
+    print(f"{counted(summary['static'], 'static eigenvalue')} within {gap:.3f} of 1, the others up to {radius:.3f}")

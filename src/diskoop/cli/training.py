@@ -62,7 +62,13 @@ def train(
                 "--resume takes settings of train, loss and spectrum beside it, --end none; --from starts a new run "
                 "with other settings"
             )
-        folder = _go_on(resume, overrides or []) if resume is not None else _end(end or Path())
+        from diskoop.training import loop
+
+        folder = resume or end or Path()
+        if end is not None:
+            loop.end(folder)
+        elif not loop.resume(folder, changes=parse_overrides(overrides or [])) and not as_json:
+            return  # its results were told when it was trained
     else:
         settings = _settings(overrides or [], config, start, skip_bad)
         if show:
@@ -81,20 +87,6 @@ def train(
     print_summary(run.summary() | verdict_facts(verdict), as_json)
     if not as_json:
         print_verdict(verdict)
-
-
-def _go_on(run: Path, overrides: list[str]) -> Path:
-    from diskoop.training import loop
-
-    loop.resume(run, changes=parse_overrides(overrides))
-    return run
-
-
-def _end(run: Path) -> Path:
-    from diskoop.training import loop
-
-    loop.end(run)
-    return run
 
 
 def _settings(overrides: list[str], config: str | None, start: Path | None, skip_bad: bool) -> Settings:

@@ -12,7 +12,7 @@ from diskoop.data.labels import Labels
 from diskoop.data.scaling import compute_statistics, signal_units
 from diskoop.data.sequences import Indices, Sequences, Units
 from diskoop.data.splits import TEST, TRAIN, split_groups
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.settings import DataSettings
 
 # Names of labels that say who or where, in lower case.
@@ -146,7 +146,7 @@ def _split(
         if group is not None and settings.group is None:
             notes.append(f"split by {group!r}, so that no value is in two splits (data.group=none splits by clip)")
         elif are_few and settings.split_by == "auto" and labels.split_codes is None:
-            notes.append(f"there are only {count} clips to split; data.split_by=time splits each of them in time")
+            notes.append(f"only {counted(count, 'clip')} to split; data.split_by=time splits each of them in time")
     if is_own and settings.group is None and settings.split_by != "time":
         notes += _group_notes(pieces, labels, group)
     return pieces, notes
@@ -220,7 +220,7 @@ def _split_in_time(name: str, lengths: Indices, settings: DataSettings) -> tuple
     sizes = _time_sizes(lengths, settings)
     short = (sizes[:, _wanted_splits(settings)] < 2).any(1)
     if short.all():
-        given = f"{len(lengths)} clip{'s' if len(lengths) > 1 else ''} of {', '.join(map(str, lengths[:5]))} frames"
+        given = f"{counted(len(lengths), 'clip')} of {', '.join(map(str, lengths[:5]))} frames"
         raise InputError(
             f"{name} holds {given}, too little to train, validate and test on; give 3 clips at least, or a longer one"
         )
@@ -232,7 +232,9 @@ def _split_in_time(name: str, lengths: Indices, settings: DataSettings) -> tuple
         f"{percent[2]} test (data.split_by=clip keeps clips whole)"
     ]
     if short.any():
-        notes.append(f"{short.sum()} of {len(lengths)} clips are too short to be split in time, and only train")
+        notes.append(
+            f"too short to be split in time, and only training: {short.sum()} of {counted(len(lengths), 'clip')}"
+        )
     offsets = (sizes.cumsum(1) - sizes)[clips, split_codes]
     return Pieces(clips, offsets, sizes[clips, split_codes], split_codes), notes
 

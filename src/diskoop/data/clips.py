@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
 from diskoop.data.gaps import Segment, in_segments
 from diskoop.data.scaling import NON_FINITE, are_finite
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, Unavailable, counted
 
 Blocks = Iterator[NDArray[Any]]  # frames (count, ...), a few at a time, so that memory does not grow with the clip
 SKIP_HINT = "--skip-bad leaves it out"
@@ -158,7 +158,7 @@ def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
         file.append(block)
     count = file.count - begin
     if count < 2:
-        raise InputError(f"{clip.place} has {count} frame{'s' if count != 1 else ''}: dynamics need at least 2")
+        raise InputError(f"{clip.place} has {counted(count, 'frame')}: dynamics need at least 2")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from diskoop.analysis.decomposition import chunk_size, chunks
 from diskoop.data.batches import prefetch
 from diskoop.data.cache import digest
 from diskoop.data.sequences import Array, Indices, Sequences, Units, bit_view, length_mask, to_device
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.evaluation.metrics import real_lengths
 from diskoop.models.layers import per_frame
 from diskoop.settings import DataSettings, TrainSettings
@@ -141,7 +141,7 @@ class Classifier:
         if accuracy < required - 1e-9:  # not by rounding
             return f"{found}, and half way from guessing ({chance:.1%}) to being always right are {required:.1%}"
         if accuracy <= chance + MIN_DEVIATIONS * (chance * (1 - chance) / clips) ** 0.5:
-            return f"{found}, which guessing ({chance:.1%}) may reach by luck on {clips} clips"
+            return f"{found}, which guessing ({chance:.1%}) may reach by luck on {counted(clips, 'clip')}"
         return None
 
     def predict_frames(self, x: ClipBatches, lengths: ArrayLike | None = None) -> dict[str, Indices]:
@@ -335,7 +335,8 @@ def train_classifier(
         network = ClassifierNetwork(everything.shape[2:], [len(names) for names in values.values()])
     reporter = reporter or Reporter()
     of = "single frames of " if single_frames else ""
-    reporter.log(f"training a classifier of {', '.join(values)} on {of}{len(train_set)} sequences of {everything.name}")
+    given = f"{of}{counted(len(train_set), 'sequence')} of {everything.name}"
+    reporter.log(f"training a classifier of {', '.join(values)} on {given}")
     _fit_network(network.to(device), train_set, list(values), seed, steps, reporter, single_frames)
     test_count = int(test_set.lengths.sum()) if single_frames else len(test_set)
     classifier = Classifier(

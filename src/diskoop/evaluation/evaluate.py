@@ -11,7 +11,7 @@ from diskoop.analysis.discovery.results import DiscoveryResult
 from diskoop.data import load_split, open_data
 from diskoop.data.cache import digest
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, counted, suggest
 from diskoop.evaluation.baselines import BASELINES, SPEECH_BASELINES, leaky_model
 from diskoop.evaluation.classifiers import is_own_data, load_or_train_classifier
 from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Metric, Outcome, find_motion_label
@@ -47,7 +47,7 @@ def build_context(run: Run, config: EvalConfig, reporter: Reporter | None = None
     clips = test if config.limit is None else config.subset(test, config.limit, 6)
     _check_motion_label(config.motion_label, test)
     of = "" if len(clips) == len(test) else f" of {len(test)}"
-    notes = [f"{clips.name}: {len(clips)}{of} test sequences, {len(train)} to train on"]
+    notes = [f"{clips.name}: {len(clips)}{of} test sequence{'' if len(test) == 1 else 's'}, {len(train)} to train on"]
     speaker_label = None
     if is_sound:
         try:
@@ -84,7 +84,7 @@ def build_context(run: Run, config: EvalConfig, reporter: Reporter | None = None
                     frame_classifier.check_accuracy(settings, ignore),
                 ]
     fewer = f" ({config.swap_repeats} of swaps and baselines)" if config.swap_repeats < config.repeats else ""
-    notes.append(f"{config.repeats} repetitions{fewer}, batches of {config.batch_size}, seed {config.seed}")
+    notes.append(f"{counted(config.repeats, 'repetition')}{fewer}, batches of {config.batch_size}, seed {config.seed}")
     return EvalContext(
         train,
         clips,

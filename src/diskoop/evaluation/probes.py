@@ -10,7 +10,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from diskoop.analysis.decomposition import Decomposition, mean_over_frames
-from diskoop.errors import InputError
+from diskoop.data.sequences import Sequences
+from diskoop.errors import InputError, counted
 from diskoop.evaluation.metrics import accuracy, check_finite, entropies
 from diskoop.evaluation.registry import EvalContext, Outcome, label_columns, metric
 from diskoop.evaluation.results import Column, Key, Table, Values, single_value
@@ -27,6 +28,7 @@ ROUNDING = 1e-12  # the same, next to the column's own mean
 SHUFFLES = 5  # of each group
 MIN_STANDARD_ERRORS = 3  # by which a loss has to grow to be significant
 PROBE_CLIPS = 2000  # sequences to learn a label from
+MIN_TEST_CLIPS = 10  # to test probes and DCI on: of fewer, an accuracy has a standard error above 16 points
 STRETCHES = 4  # of time, over each of which a code is averaged
 
 
@@ -276,6 +278,7 @@ def _probe_tables(labels: Sequence[str], motion_label: str | None) -> list[Table
 @metric("probes", requires=("labels",), tables=_probe_tables)
 def measure_probes(run: Run, context: EvalContext) -> Outcome:
     """What a linear probe reads of each label from either part, and chance."""
+    _require_test_clips(context.clips)
     config, clips = context.config, context.clips
     train = config.subset(context.train, PROBE_CLIPS, 6)
     train_parts, test_parts = run.decompose(train), run.decompose(clips)
@@ -300,6 +303,7 @@ def _dci_tables(labels: Sequence[str], motion_label: str | None) -> list[Table]:
 @metric("DCI", requires=("labels", "factors"), tables=_dci_tables)
 def measure_dci(run: Run, context: EvalContext) -> Outcome:
     """DCI of the discovered factors."""
+    _require_test_clips(context.clips)
     parts = run.decompose(context.clips)
     names = [each.name for each in run.require_factors().without_remainder]
     groups = {name: _remove_null_directions(time_code(parts, name)) for name in names}
@@ -319,6 +323,15 @@ def _remove_null_directions(codes: Floats) -> Floats:
 
 
 # --- input checks
+
+
+def _require_test_clips(clips: Sequences) -> None:
+    """Windows of one clip are alike, so clips count."""
+    if clips.clip_count < MIN_TEST_CLIPS:
+        raise InputError(
+            f"{counted(clips.clip_count, 'test clip')} of {clips.name} would say nothing, at least {MIN_TEST_CLIPS} "
+            "are wanted; a larger data.test_fraction holds out more"
+        )
 
 
 def _check_labels(labels: ArrayLike, what: str, count: int) -> Array:

@@ -45,6 +45,7 @@ class EvalConfig:
         baselines: whether to measure baselines too.
         use_classifier: whether to measure what needs a classifier.
         search_batches: batches in which the paper's mode search runs; None: all.
+        search_blocks: blocks of neighbouring modes that it swaps, where there are more modes; None: single modes.
         command: what is written down as the origin of the values.
         progress: wraps loops that take long.
     """
@@ -58,6 +59,7 @@ class EvalConfig:
     baselines: bool = True
     use_classifier: bool = True
     search_batches: int | None = None
+    search_blocks: int | None = None
     command: str = "from Python"
     progress: Progress = field(default=no_progress, compare=False)
 

@@ -11,7 +11,7 @@ from diskoop.analysis.decomposition import chunks
 from diskoop.data import open_data
 from diskoop.data.formats.audio import cepstra
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, counted, suggest
 from diskoop.evaluation.metrics import Summary, distinct_pairs, eer_interval, equal_error_rate
 from diskoop.evaluation.probes import fit_probe
 from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome, metric
@@ -141,7 +141,7 @@ def measure_phones(run: Run, context: EvalContext) -> Outcome:
     count = len(np.unique(truth[0][truth[0] >= 0]))
     values[Key("phones", "chance")] = single_value(1 / count)
     kinds = f"{count} phones" if has_phones else f"{count} kinds of sound (clusters of cepstra; there are no phones)"
-    note = f"the phone probe reads {kinds} from single frames, learnt from {len(train)} training recordings"
+    note = f"the phone probe reads {kinds} from single frames, learnt from {counted(len(train), 'training recording')}"
     return Outcome(values, [note])
 
 

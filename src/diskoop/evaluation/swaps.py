@@ -86,7 +86,7 @@ def measure_factorial(run: Run, context: EvalContext) -> Outcome:
     chosen: list[tuple[Decomposition, dict[tuple[str, str], Factor]]] = []
     for indices in config.progress(batches, "searching modes"):
         parts = run.decompose(clips.select(indices), "batch")
-        tried = ModeSearch(predict, tuple(swapped)).evaluate(parts)
+        tried = ModeSearch(predict, tuple(swapped), max_blocks=config.search_blocks).evaluate(parts)
         modes = {(name, label): tried.best(label, pick) for name, pick in CRITERIA.items() for label in swapped}
         chosen.append((parts, {key: parts.factor(some) for key, some in modes.items()}))
     repetitions = []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from diskoop.analysis.embedding import ClusterScore, require_label
 from diskoop.analysis.forecasting import METHODS, ForecastErrors
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.plots.style import (
     BACKGROUND,
     DYNAMIC_COLOR,
@@ -110,7 +110,7 @@ def forecast_figure(errors: ForecastErrors) -> "Figure":
     axes.set_xlim(0.5, len(horizons) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title(
-        f"{errors.sequences} sequences, forecast from their first {errors.observed} frames",
+        f"{counted(errors.sequences, 'sequence')}, forecast from the first {counted(errors.observed, 'frame')}",
         fontsize=9,
         loc="left",
         color=TEXT_COLOR,

@@ -140,13 +140,21 @@ def draw_sequence(
 
 
 def legend_texts(units: Units, count: int) -> list[str]:
-    """Names of the first of `count` features, with mean and deviation where they are drawn in deviations."""
+    """Names of the first of `count` features, with mean and deviation where they are drawn in deviations.
+
+    A feature NAME=WORD has its word's share instead: what it is divided by is the deviation of the whole column.
+    """
     names = list(units.feature_names(count))
     if _needs_scaling(units):
         means, deviations = (np.broadcast_to(value, count) for value in (units.offset, units.scale))
-        names = [f"{name}: {m:.4g} ± {d:.2g}" for name, m, d in zip(names, means, deviations, strict=True)]
+        names = [_legend_text(*feature) for feature in zip(names, means, deviations, strict=True)]
     more = count - MAX_LEGEND_FEATURES
     return names if more <= 0 else [*names[:MAX_LEGEND_FEATURES], f"and {more} more"]
+
+
+def _legend_text(name: str, mean: float, deviation: float) -> str:
+    is_word = "=" in name and 0 <= mean <= 1
+    return f"{name}: {mean:.0%}" if is_word else f"{name}: {mean:.4g} ± {deviation:.2g}"
 
 
 def contact_sheet_figure(sequences: Sequences, indices: Sequence[int], columns: int = 2) -> "Figure":

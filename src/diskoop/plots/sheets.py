@@ -31,6 +31,7 @@ MIN_PLOT_WIDTH, MAX_PLOT_WIDTH, PLOT_HEIGHT = 1.7, 4.6, 1.1  # of a signal's plo
 SHEET_WIDTH = 11.0  # of all columns together, unless their cells would become too narrow
 ROW_HEADING_WIDTH = 1.8
 GAP, LINE_HEIGHT, TITLE_HEIGHT = 0.1, 0.15, 0.4
+SIGNAL_GAP = 0.25  # between signals side by side: the last number below one is as near as the first below the next
 TICK_SPACE = 0.36  # for the numbers left of and below signals
 PART_COLORS = {None: TEXT_COLOR, "static": STATIC_COLOR, "dynamic": DYNAMIC_COLOR}
 
@@ -48,7 +49,7 @@ def sheet_figure(sheet: Sheet) -> "Figure":
     units, columns = sheet.units, max(map(len, sheet.rows))
     video = sheet.cells[0].x.ndim == 4
     width, height = _cell_size(sheet.cells, columns)
-    step, ticks = width + GAP, 0.0 if video else TICK_SPACE
+    step, ticks = (width + GAP, 0.0) if video else (width + SIGNAL_GAP, TICK_SPACE)
     column_headings = [wrap_text(text, width) for text in sheet.column_headings]
     row_headings = [wrap_text(text, ROW_HEADING_WIDTH) for text in sheet.row_headings]
     captions = [[wrap_text(cell.caption, width) if cell else "" for cell in row] for row in sheet.rows]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.numerics.spectrum import MIN_DISTANCE, Spectrum, clamped_distance
 from diskoop.plots.style import DYNAMIC_COLOR, STATIC_COLOR, TEXT_COLOR
 
@@ -33,8 +33,12 @@ def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: Tensor, radius: floa
     values = spectrum.eigenvalues.cpu()
     furthest, largest = map(float, spectrum.extent(static))
     for mask, color, name in (
-        (static, STATIC_COLOR, f"{int(static.sum())} static eigenvalues, within {furthest:.2g} of 1: what stays"),
-        (~static, DYNAMIC_COLOR, f"{int((~static).sum())} dynamic ones, up to {largest:.2g}: what moves"),
+        (
+            static,
+            STATIC_COLOR,
+            f"{counted(int(static.sum()), 'static eigenvalue')}, within {furthest:.2g} of 1: what stays",
+        ),
+        (~static, DYNAMIC_COLOR, f"{counted(int((~static).sum()), 'dynamic one')}, up to {largest:.2g}: what moves"),
     ):
         points = values[mask.cpu()].numpy()
         axes.scatter(points.real, points.imag, s=30, color=color, alpha=0.7, linewidths=0, label=name)

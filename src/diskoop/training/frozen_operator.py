@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from diskoop.data.sequences import Sequences
+from diskoop.errors import counted
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator, SnapshotQR
 
@@ -29,4 +30,4 @@ def fit_frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch_size: 
         part = SnapshotQR.of(model.encode(x, mask), mask)
         snapshots = part if snapshots is None else snapshots + part
     assert snapshots is not None  # a data set is never empty
-    return replace(snapshots.solve(), source=f"{data.name}, {len(data)} training sequences")
+    return replace(snapshots.solve(), source=f"{data.name}, {counted(len(data), 'training sequence')}")

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from diskoop.data import load_split, open_data
 from diskoop.data.batches import Batch, BatchLoader, make_batch_loader
+from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError, Stopped
+from diskoop.errors import InputError, Stopped, counted
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model
 from diskoop.models.residual import start_from_pca
@@ -75,7 +76,7 @@ def train(
     settings, notes = fit_to_data(settings, splits[0])
     for note in notes:
         reporter.log(note)
-    trainer = Trainer(settings, folder, reporter, resume_command, splits)
+    trainer = Trainer(settings, folder, reporter, resume_command, splits, from_scratch=start is None)
     if start is not None:
         source = RunFolder(Path(start))
         source.require_finished()
@@ -92,7 +93,7 @@ def resume(
     reporter: Reporter | None = None,
     resume_command: str | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
-) -> None:
+) -> bool:
     """Continue the interrupted run in the folder `path`.
 
     Args:
@@ -101,26 +102,31 @@ def resume(
         resume_command: printed after an interruption, if not `diskoop train --resume PATH`.
         changes: settings to go on with, {section: {key: value}}. Without any, the result is bit-equal on the CPU to
             that of an uninterrupted run.
+
+    Returns:
+        Whether there was anything left to do.
     """
     folder = RunFolder(Path(path))
     if changes:
         trainer = _restore_changed(folder, changes, reporter or Reporter(), resume_command)
     else:
-        trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), resume_command)
+        trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), resume_command, from_scratch=False)
         trainer.restore()
-    if trainer.is_done:
+    if trainer.is_done and trainer.is_written:
         trainer.reporter.log(
-            f"{folder.path} is trained already; with a larger train.steps or train.epochs --resume goes on, and --from "
-            "starts a new run from it"
+            f"{folder.path} is finished, at step {trainer.state.step} of {trainer.total}, so nothing was trained; "
+            f"{folder.resume_command} {trainer.longer} trains on, and --from starts a new run from it"
         )
+        return False
     with _catch_stop_signals() as stop_signals:
         trainer.run(stop_signals)
+    return True
 
 
 def end(path: str | Path, reporter: Reporter | None = None) -> None:
     """Make the interrupted run in the folder `path` usable as it is; `resume` still goes on with it."""
     folder = RunFolder(Path(path))
-    trainer = Trainer(load_settings(folder), folder, reporter or Reporter())
+    trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), from_scratch=False)
     trainer.restore()
     if not trainer.state.history:
         raise InputError(f"{str(path)!r} has not come to its first validation yet; {folder.resume_command} goes on")
@@ -137,9 +143,8 @@ def _restore_changed(
             "new run from its weights"
         )
     before = checkpoint_settings(folder)  # what it was trained with so far, whatever an interrupted change left behind
-    trainer = Trainer(
-        before.replaced({name: dict(part) for name, part in changes.items()}), folder, reporter, resume_command
-    )
+    settings = before.replaced({name: dict(part) for name, part in changes.items()})
+    trainer = Trainer(settings, folder, reporter, resume_command, from_scratch=False)
     trainer.restore(trainer.identity | {"settings": before.model_dump()})
     if trainer.total < trainer.state.step:
         raise InputError(
@@ -151,7 +156,16 @@ def _restore_changed(
 
 
 class Trainer:
-    """Data, model, objective, optimizer, step and state of one run."""
+    """Data, model, objective, optimizer, step and state of one run.
+
+    Args:
+        settings: of the run.
+        folder: its folder.
+        reporter: receives progress.
+        resume_command: printed after an interruption; None is the folder's own.
+        splits: the training set, and the validation set if there is one; None reads them.
+        from_scratch: whether the initial weights are used; with False others are loaded in their place.
+    """
 
     def __init__(
         self,
@@ -160,6 +174,7 @@ class Trainer:
         reporter: Reporter,
         resume_command: str | None = None,
         splits: "tuple[Sequences, Sequences | None] | None" = None,
+        from_scratch: bool = True,
     ) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
         self.resume_command = resume_command or folder.resume_command
@@ -168,7 +183,7 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
             self.model = accelerate(build_model(settings.model, self.train_set.shape[2:]))
-        if settings.model.pca_skip:
+        if settings.model.pca_skip and from_scratch:
             start_from_pca(self.model, self.train_set)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
         self.model.to(self.device, weights_dtype(settings.train))
@@ -218,6 +233,23 @@ class Trainer:
             return True
         return self.state.step >= self.total
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the folder holds the weights that training came to, and their operator."""
+        if not (self.folder.model.exists() and self.folder.operator.exists()):
+            return False
+        weights = self.best_weights or self.model.state_dict()
+        written = read_tensors(self.folder.model, "model")[0]
+        return all(name in weights and torch.equal(written[name], weights[name].cpu()) for name in written)
+
+    @property
+    def longer(self) -> str:
+        """A setting with which a finished run would train on."""
+        options = self.settings.train
+        if self.state.step < self.total:
+            return f"train.patience={2 * (options.patience or 1)}"
+        return f"train.epochs={2 * options.epochs}" if options.epochs else f"train.steps={2 * self.total}"
+
     def restore(self, identity: Mapping[str, Any] | None = None) -> None:
         """Load the checkpoint; `identity` is that of the run that wrote it, if not this one's."""
         self.state, self.best_weights = load_checkpoint(
@@ -230,7 +262,8 @@ class Trainer:
         log, options = self.reporter.log, self.settings.train
         shape = tuple(self.train_set.shape[1:])
         precision = "" if self.identity["precision"] == "32" else f" in {PRECISION_NAMES[self.identity['precision']]}"
-        log(f"{self.train_set.name}: {len(self.train_set)} sequences of shape {shape} on {self.device}{precision}")
+        count = counted(len(self.train_set), "sequence")
+        log(f"{self.train_set.name}: {count} of shape {shape} on {self.device}{precision}")
         for note in self.train_set.notes:
             log(note)
         if self.device.type == "cuda" and (obstacle := capture_obstacle(self.settings, self.train_set)):
@@ -238,7 +271,7 @@ class Trainer:
         if options.patience and self.val_set is None:
             log("nothing validates, so training runs to its last step whatever train.patience says")
         if not self.is_done:
-            log(f"{self.total - self.state.step} steps to go: {self.estimate_cost()}")
+            log(f"{counted(self.total - self.state.step, 'step')} to go: {self.estimate_cost()}")
         with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
             while not self.is_done:
                 self._train_interval(bar, stop_signals)
@@ -374,7 +407,7 @@ class Trainer:
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
-        """Mean loss terms over the validation frames, in evaluation mode."""
+        """Mean loss terms over the validation frames, in evaluation mode, and the share of their variance explained."""
         if self.val_set is None:
             return {}
         self.objective.eval()
@@ -386,7 +419,17 @@ class Trainer:
             frames = int(self.val_set.lengths[indices].sum())
             for name, value in output.as_dict().items():
                 sums[name] = sums.get(name, 0.0) + float(value) * frames
-        return {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
+        means = {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
+        if self.val_variance > 0:
+            means["explained"] = 1 - means["rec"] / self.val_variance
+        return means
+
+    @cached_property
+    def val_variance(self) -> float:
+        """Variance of the validation frames in the model's units, averaged as `loss.reduction` averages errors."""
+        assert self.val_set is not None
+        variances = np.square(frame_deviations(self.val_set) / np.asarray(self.val_set.units.scale))
+        return float(variances.mean() if self.settings.loss.reduction == "element" else variances.sum())
 
     def _validation_batches(self) -> list[NDArray[np.int64]]:
         """Validation batches in a fixed shuffled order: neighbours in a set are similar and excite few static modes.
@@ -437,7 +480,7 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
         static = round(settings.spectrum.static * k / settings.model.k)
         changes |= {"model": {"k": k}, "spectrum": {"static": static}}
         notes.append(
-            f"{windows} windows that do not overlap are few: model.k = {k} instead of {settings.model.k}, "
+            f"only {counted(windows, 'window')} without overlap: model.k = {k} instead of {settings.model.k}, "
             f"spectrum.static = {static}"
         )
     if settings.train.augment == "auto":

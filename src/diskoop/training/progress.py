@@ -84,7 +84,8 @@ class _TermsProgress(Progress):
 
 
 def describe(terms: Mapping[str, float]) -> str:
-    """`loss 0.412 rec 0.0121 pred 0.0134 | static 1±0.02 dynamic<0.55`."""
+    """`loss 0.412 rec 0.0121 pred 0.0134 | static 1±0.02 dynamic<0.55 | explains 87%`, the last of validation only."""
     names = {"total": "loss", **{term.name: term.display_name for term in LOSS_TERMS.values() if term.display_name}}
     parts = [f"{label} {terms[name]:.3g}" for name, label in names.items() if terms.get(name)]
-    return f"{' '.join(parts)} | static 1±{terms['static_gap']:.2g} dynamic<{terms['dynamic_radius']:.2g}"
+    quality = f" | explains {terms['explained']:.0%}" if "explained" in terms else ""
+    return f"{' '.join(parts)} | static 1±{terms['static_gap']:.2g} dynamic<{terms['dynamic_radius']:.2g}{quality}"

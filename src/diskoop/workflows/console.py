@@ -16,9 +16,12 @@ Justify = Literal["left", "right"]
 
 
 def output_console() -> Console:
-    """The console on stdout, wide enough for any table where it is no terminal."""
-    console = Console(soft_wrap=True)
-    return console if console.is_terminal else Console(soft_wrap=True, width=TABLE_WIDTH)
+    """The console on stdout, wide enough for any table where it is no terminal.
+
+    Without markup: names of features and files may hold brackets, as `pressure [hPa]` does.
+    """
+    console = Console(soft_wrap=True, markup=False)
+    return console if console.is_terminal else Console(soft_wrap=True, markup=False, width=TABLE_WIDTH)
 
 
 def show_progress(items: Sequence[Any], description: str) -> Iterable[Any]:

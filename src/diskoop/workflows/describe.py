@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from diskoop.data import SPLITS, Sequences
 from diskoop.data.formats.audio import spectrogram_to_audio, write_wav
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.plots.sequences import contact_sheet_figure
 from diskoop.plots.style import save_figure
 from diskoop.workflows.clips import draw_indices
@@ -32,7 +32,7 @@ def describe_data(data: Sequences) -> dict[str, Any]:
         "sequences": {split: data.split_size(split) for split in SPLITS},
     }
     if data.clips is not None and len(data) > (clips := len(np.unique(data.clips))):
-        facts["cut"] = f"windows of up to {data.shape[1]} frames, from {clips} clips"
+        facts["cut"] = f"windows of up to {data.shape[1]} frames, from {counted(clips, 'clip')}"
     facts["shape"] = list(data.shape[1:])
     if data.mask is not None:
         facts["frames"] = [int(data.lengths.min()), int(data.lengths.max())]

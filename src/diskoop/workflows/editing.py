@@ -26,7 +26,7 @@ from diskoop.analysis.sheets import (
 )
 from diskoop.data import Sequences, Units
 from diskoop.data.formats.audio import SUFFIXES, spectrogram_to_audio, write_wav
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, counted, suggest
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.numerics.mixing import over_batch, over_two
 from diskoop.plots.scores import forecast_figure
@@ -311,7 +311,7 @@ def forecast(
     past = run.decompose(replace(parts.clips, lengths=np.full(len(parts), observed)))
     groups = []
     for index, (_, x) in enumerate(past.forecast(steps).rows()):
-        caption = f"{parts.clips.sequence_name(index)}, forecast after {observed} frames"
+        caption = f"{parts.clips.sequence_name(index)}, forecast after {counted(observed, 'frame')}"
         forecast = Entry(x, caption, "forecast", index, forecast_from=observed, has_sound=True)
         groups.append([*_given(parts, index), forecast])
     train = run.data("train")
@@ -333,7 +333,7 @@ def forecast(
 
 def _forecast_picture(clips: Sequences, groups: Sequence[Sequence[Entry]], observed: int) -> "Figure":
     """Forecasts: of series in front of the truth, of video below it, of sound beside it."""
-    title = f"Forecasts after {observed} frames"
+    title = f"Forecasts after {counted(observed, 'frame')}"
     if clips.is_series:
         rows = [ForecastRow(clips.title(i), truth.x, x.x) for i, (truth, _, x) in enumerate(groups)]
         return forecast_series_figure(rows, observed, clips.units, title)
@@ -346,9 +346,8 @@ def print_forecast_errors(facts: Facts) -> None:
     """Print the second of what `forecast` returns."""
     short = f" ({facts['left_out']} are too short)" if facts["left_out"] else ""
     errors, features = facts["errors"], facts["features"]
-    title = (
-        f"error by horizon, in deviations of the data (1: the mean frame), over {facts['sequences']} sequences{short}"
-    )
+    clips = f"{counted(facts['sequences'], 'sequence')}{short}"
+    title = f"error by horizon, in deviations of the data (1: the mean frame), over {clips}"
     shown = [errors[i] for i in np.unique(np.linspace(0, len(errors) - 1, MAX_HORIZONS).astype(int))]
     rows = [[str(row["horizon"]), *(f"{row[name]:.3f}" for name in list(row)[1:])] for row in shown]
     print_table(title, dict.fromkeys(errors[0], "right"), rows)

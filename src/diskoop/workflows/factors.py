@@ -81,9 +81,14 @@ def prepare_factors(run: Run, config: DiscoveryConfig, renames: Sequence[str] = 
     return (run, []) if run.factors is not None else replace_factors(run, find_factors(run, config))
 
 
-def require_learnt(verdict: Verdict | None) -> None:
-    """Raise an InputError if the model has not learnt its clips: factors found in it would mean nothing."""
-    if verdict is not None and not verdict.has_learnt:
+def require_learnt(verdict: Verdict | None, anyway: bool = False) -> None:
+    """Raise an InputError if the model has not learnt its clips: factors found in it would mean nothing.
+
+    `anyway` lets such a model pass, unless nothing varies in its clips.
+    """
+    if verdict is not None and not verdict.varies:
+        raise InputError(f"there are no factors to find: {verdict.problems[0]}")
+    if verdict is not None and not verdict.has_learnt and not anyway:
         raise InputError(
             f"there are no factors to find: on {verdict.clips} {verdict.problems[0]}; --anyway looks for factors all "
             "the same"

@@ -29,7 +29,7 @@ from diskoop.workflows.training import train_or_resume
 
 REPEATS = 300  # the paper's
 QUICK_REPEATS = 3
-QUICK_SEARCH_BATCHES = 2
+QUICK_SEARCH_BATCHES, QUICK_SEARCH_BLOCKS = 2, 12
 NUM_PAIRS = 3  # in the picture of swaps
 TEST_FRACTION = 0.3  # of the speakers, in a folder without a test part
 
@@ -177,6 +177,7 @@ def build_eval_config(config: ReproduceConfig, base: EvalConfig) -> EvalConfig:
         base,
         repeats=config.repeats or QUICK_REPEATS,
         search_batches=QUICK_SEARCH_BATCHES,
+        search_blocks=QUICK_SEARCH_BLOCKS,
         limit=config.experiment.quick_limit,
     )
 

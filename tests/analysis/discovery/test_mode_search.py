@@ -95,3 +95,7 @@ def test_sets_of_modes_that_cannot_be_searched_are_refused(parts: Decomposition)
     with pytest.raises(InputError, match=r"20 static modes .* have 1048575 sets, too many to try"):
         mode_sets(wide, exhaustive=True)
     assert len(mode_sets(wide, exhaustive=False)) == 210
+    blocks = mode_sets(wide, exhaustive=False, max_blocks=3)
+    assert len(blocks) == 6
+    assert [mode for block in blocks[:3] for mode in block] == blocks[-1] == list(range(20))  # all of them together
+    assert max(map(len, blocks[:3])) <= 7

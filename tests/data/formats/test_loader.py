@@ -256,7 +256,7 @@ def test_numbers_that_are_none_are_named_with_their_sequence(value: float, tmp_p
     assert len(clips) == 299
     assert np.isfinite(clips.units.scale).all()
     assert clips.labels["kind"][279:282].tolist() == [0, 2, 0]  # 279, 281, 282
-    assert clips.notes == ("left out: 1 sequences with NaN or infinity (or a number beyond 1e100), the first 280",)
+    assert clips.notes == ("left out: 1 sequence with NaN or infinity (or a number beyond 1e100), the first 280",)
 
 
 def test_files_that_are_no_arrays_are_named(tmp_path: Path) -> None:

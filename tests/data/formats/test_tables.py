@@ -344,9 +344,7 @@ def test_short_gaps_are_filled_and_long_ones_cut(tmp_path: Path) -> None:
     assert np.allclose(whole[:398, 0], a[2:400])
     assert "filled: 3 empty cells (a 3) in gaps of up to 6 rows, by linear interpolation (data.max_gap)" in clips.notes
     cut = next(note for note in clips.notes if note.startswith("cut at gaps of more than 6 rows"))
-    assert (
-        f"1 sequences into 2 pieces, 12 of 1000 rows are in none, the longest gap is rows 401 to 410 of {path}" in cut
-    )
+    assert f"1 sequence into 2 pieces, in none 12 of 1000 rows, the longest gap is rows 401 to 410 of {path}" in cut
     assert not any(note.startswith("cut") for note in load_data(path, "all", drop="a", max_gap=10).notes)
     assert sum("pieces" in note for note in load_data(path, "all", max_gap=0).notes) == 1
     assert not any(note.startswith("filled") for note in load_data(path, "all", max_gap=0).notes)
@@ -369,7 +367,7 @@ def test_a_few_repeated_times_are_told(tmp_path: Path) -> None:
     times[300] = 299
     path = write_csv(tmp_path / "a.csv", {"time": times, "a": np.arange(600) + 0.5})
     clips = load_data(path, "all", window=20)
-    assert any(note.endswith("2 of 599 steps are longer or shorter, 1 rows repeat a time") for note in clips.notes)
+    assert any(note.endswith("2 of 599 steps are longer or shorter, times repeat in 1 row") for note in clips.notes)
     (whole,) = clips.stitch(clips.x).values()
     assert whole[:, 0].tolist() == (np.arange(600) + 0.5).tolist()
 

@@ -255,3 +255,12 @@ def test_a_strip_of_frames_is_offered_and_read(tmp_path: Path) -> None:
         load_data(tmp_path / "square", strip=1)
     with pytest.raises(InputError, match=r"data\.strip = auto is for images, not for videos"):
         load_data(write_film(tmp_path / "film.mp4", film), strip="auto")
+
+
+def test_small_frames_that_are_enlarged_are_told(tmp_path: Path) -> None:
+    for number in range(4):
+        write_film(tmp_path / f"{number}.gif", moving_square(5))  # 48 x 64 pixels
+    (note,) = (note for note in load_data(tmp_path, "all").notes if "enlarged" in note)
+    assert note == "enlarged: frames of 48 pixels to 64 (data.size=32 reduces them)"
+    assert note in load_data(tmp_path, "all").notes  # from the cache too
+    assert not any("enlarged" in note for note in load_data(tmp_path, "all", size=32).notes)

@@ -97,9 +97,12 @@ def find_atoms(parts: Decomposition, seed: int = 0) -> Atoms:
     directions = _used_directions(parts, codes, seed)
     needed = SEQUENCES_PER_DIRECTION * max(len(directions), 1)
     if len(parts) < needed:
+        of_each = f" ({SEQUENCES_PER_DIRECTION} for each of the {len(directions)} static directions that are used)"
+        why = of_each if len(directions) > 1 else ""
         raise InputError(
-            f"finding factors needs at least {needed} sequences ({SEQUENCES_PER_DIRECTION} for each of the "
-            f"{len(directions)} static directions that are used), got {len(parts)}"
+            f"finding factors needs at least {needed} sequences{why}, got {len(parts)} of {parts.clips.name}; give "
+            "more clips, or shorter windows (data.window, data.stride), and train again; the static and the dynamic "
+            "part can be swapped as they are"
         )
     components = independent_components(codes, directions, seed)
     atoms = Atoms(static, codes, directions, components, tuple(_dynamic_blocks(parts, seed)))

@@ -12,6 +12,7 @@ from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery.atoms import Atoms
 from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult, Kind
+from diskoop.errors import counted
 from diskoop.numerics.components import DEPENDENCE_BOUNDS, group
 from diskoop.numerics.factors import Factor
 
@@ -91,7 +92,7 @@ def assemble_factors(
 
 
 def describe_source(parts: Decomposition) -> str:
-    return f"{parts.clips.name}, {len(parts)} sequences"
+    return f"{parts.clips.name}, {counted(len(parts), 'sequence')}"
 
 
 def _cohesion_warning(groups: Sequence[list[int]], titles: Sequence[str], similarity: Array) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class ModeSearch:
     labels: tuple[str, ...] = ()
     criterion: Criterion = label_accuracy
     exhaustive: bool = False
+    max_blocks: int | None = None  # of neighbouring modes that are swapped together where there are more; None: all
     seed: int = 0
     progress: Progress = no_progress
 
@@ -85,7 +86,7 @@ class ModeSearch:
         """The classifier's accuracies after a swap of each set of modes."""
         names = require_labels(parts, self.labels)
         donors = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(parts))
-        candidates = mode_sets(parts, self.exhaustive)
+        candidates = mode_sets(parts, self.exhaustive, self.max_blocks)
         if not candidates:
             raise InputError("there are no static modes to search; spectrum.static is 0")
         accuracies = []
@@ -117,9 +118,16 @@ class ModeSearchResult:
         return min(pairs, key=lambda pair: (criterion(pair[0], label), len(pair[1])))[1]
 
 
-def mode_sets(parts: Decomposition, exhaustive: bool) -> list[list[int]]:
-    """Sets of static modes that cut no conjugate pair: runs of neighbouring modes, or all subsets if `exhaustive`."""
+def mode_sets(parts: Decomposition, exhaustive: bool, max_blocks: int | None = None) -> list[list[int]]:
+    """Sets of static modes that cut no conjugate pair: runs of neighbouring modes, or all subsets if `exhaustive`.
+
+    The number of runs grows with the square of the number of modes; with `max_blocks` neighbours that are more than so
+    many go together, in blocks of nearly equal size.
+    """
     groups = parts.spectrum.conjugate_groups(parts.static_modes)
+    if max_blocks is not None and len(groups) > max_blocks:
+        ends = np.linspace(0, len(groups), max_blocks + 1).round().astype(int)
+        groups = [[mode for each in groups[a:b] for mode in each] for a, b in pairwise(ends)]
     total = len(groups)
     if exhaustive and total > MAX_EXHAUSTIVE:
         raise InputError(

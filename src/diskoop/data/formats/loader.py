@@ -17,7 +17,7 @@ from diskoop.data.formats import arrays, audio, columns, tables, videos
 from diskoop.data.labels import LABEL_FILES, Labels, csv_labels, csv_labels_in_order, encode_labels, folder_labels
 from diskoop.data.scaling import NON_FINITE, compute_statistics
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
-from diskoop.errors import InputError
+from diskoop.errors import InputError, counted
 from diskoop.settings import DataSettings
 
 KINDS = {
@@ -80,7 +80,7 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
         if len(bad := statistics.non_finite):
             if not settings.skip_bad:
                 raise InputError(f"{path}: sequence {bad[0]} holds {NON_FINITE}; mend it ({SKIP_HINT})")
-            notes.append(f"left out: {len(bad)} sequences with {NON_FINITE}, the first {bad[0]}")
+            notes.append(f"left out: {counted(len(bad), 'sequence')} with {NON_FINITE}, the first {bad[0]}")
             kept = np.setdiff1d(kept, bad)
             clip_frames = replace(clip_frames, names=[f"{_title(path)} {row}" for row in range(len(x))])
     units = arrays.pixel_units(path, x, statistics) if x.ndim == 5 else Units(features=arrays.feature_names(contents))
@@ -159,7 +159,6 @@ def _read_files(
     kind: str, root: Path, path: Path, files: list[Path], settings: DataSettings
 ) -> tuple[ClipFrames, Units]:
     """The frames of all clips and their units; `assemble` fits the scale of a signal."""
-    size, every = settings.size or 64, settings.every
 
     def read(list_clips: Callable[[], list[Clip]], reader: ModuleType, *options: Any) -> ClipFrames:
         return read_clips(_title(path), files, list_clips, [reader], options, settings.skip_bad)
@@ -181,14 +180,15 @@ def _read_files(
                 f"data.size = {settings.size}, but a folder of arrays is read as it is: {clip_frames.frames.shape[1:]}"
             )
         return clip_frames, PIXELS
-    strip = settings.strip
+    frames, strip = videos.SquareFrames(settings.size or 64, settings.every), settings.strip
 
     def list_clips() -> list[Clip]:
         if kind == "videos":
-            return videos.video_clips(root, files, size, every)
-        return videos.image_clips(root, files, size, every, strip)
+            return videos.video_clips(root, files, frames)
+        return videos.image_clips(root, files, frames, strip)
 
-    return read(list_clips, videos, kind, size, every, strip), PIXELS
+    choice = [kind, frames.size, frames.every, strip]
+    return read_clips(_title(path), files, list_clips, [videos], choice, settings.skip_bad, frames.facts), PIXELS
 
 
 def _check_options(kind: str, settings: DataSettings) -> None:

@@ -28,7 +28,7 @@ from diskoop.data.formats.columns import (
     parse_number,
 )
 from diskoop.data.gaps import Segment, complete_segments, fill_gaps, in_segments
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, Unavailable, counted
 from diskoop.storage import cache_folder
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -229,19 +229,19 @@ class _GapCounts:
                 self.longest = (begin - end, f"rows {end + 1} to {begin} of {place}")
 
     def notes(self, max_gap: int) -> list[str]:
-        notes = []
+        notes, longest = [], counted(max_gap, "row")
         if total := self.filled.total():
             by_column = ", ".join(f"{name} {count}" for name, count in self.filled.most_common(4) if count)
             more = ", ..." if sum(count > 0 for count in self.filled.values()) > 4 else ""
             notes.append(
-                f"filled: {total} empty cells ({by_column}{more}) in gaps of up to {max_gap} rows, by linear "
+                f"filled: {counted(total, 'empty cell')} ({by_column}{more}) in gaps of up to {longest}, by linear "
                 "interpolation (data.max_gap)"
             )
         if self.cut:
             where = f", the longest gap is {self.longest[1]}" if self.lost else ""
             notes.append(
-                f"cut at gaps of more than {max_gap} rows (data.max_gap) or at either end: {self.cut} sequences into "
-                f"{self.pieces} pieces, {self.lost} of {self.rows} rows are in none{where}"
+                f"cut at gaps of more than {longest} (data.max_gap) or at either end: {counted(self.cut, 'sequence')} "
+                f"into {counted(self.pieces, 'piece')}, in none {self.lost} of {counted(self.rows, 'row')}{where}"
             )
         return notes
 
@@ -273,7 +273,7 @@ class _TimeCounts:
         note = f"time: {', '.join(names)}, from {ends} in steps of {usual}"
         if self.irregular:
             note += f"; {self.irregular} of {self.count} steps are longer or shorter"
-        return f"{note}, {self.repeated} rows repeat a time" if self.repeated else note
+        return f"{note}, times repeat in {counted(self.repeated, 'row')}" if self.repeated else note
 
 
 def format_step(step: float, kind: Kind) -> str:

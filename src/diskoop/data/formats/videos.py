@@ -12,6 +12,7 @@ from PIL import Image, ImageOps, ImageSequence
 
 from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.errors import InputError, Unavailable
+from diskoop.settings import FRAME_SIZES
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -19,24 +20,54 @@ BLOCK_FRAMES = 64  # decoded at a time
 MIN_STRIP = 3  # squares in a row from which an image looks like a strip of frames
 
 
-def video_clips(root: Path, files: Sequence[Path], size: int, every: int) -> list[Clip]:
-    """A clip for each video file, every `every`-th frame at `size` pixels."""
-    return file_clips(root, files, lambda file: _blocks(_decode(file), size, every))
+class SquareFrames:
+    """Every `every`-th picture as a square frame of `size` pixels, and the smallest picture that came."""
+
+    def __init__(self, size: int, every: int) -> None:
+        self.size, self.every = size, every
+        self.smallest = size  # the shorter side, in pixels
+
+    def blocks(self, images: Iterator[Image.Image]) -> Blocks:
+        """Frames (count, channel, size, size), BLOCK_FRAMES at a time."""
+        block: list[NDArray[np.uint8]] = []
+        for number, image in enumerate(images):
+            if number % self.every:
+                continue
+            self.smallest = min(self.smallest, *image.size)
+            block.append(np.moveaxis(np.asarray(crop_square(image, self.size)), -1, 0))
+            if len(block) == BLOCK_FRAMES:
+                yield np.stack(block)
+                block = []
+        if block:
+            yield np.stack(block)
+
+    def facts(self) -> tuple[list[str], list[str]]:
+        """No names of features, and a note where pictures were enlarged."""
+        if self.smallest == self.size:
+            return [], []
+        smaller = [size for size in FRAME_SIZES if size <= self.smallest]
+        verb = "keeps" if self.smallest in smaller else "reduces"
+        hint = f" (data.size={smaller[-1]} {verb} them)" if smaller else ""
+        return [], [f"enlarged: frames of {self.smallest} pixels to {self.size}{hint}"]
 
 
-def image_clips(root: Path, files: Sequence[Path], size: int, every: int, strip: str | None) -> list[Clip]:
+def video_clips(root: Path, files: Sequence[Path], frames: SquareFrames) -> list[Clip]:
+    """A clip for each video file."""
+    return file_clips(root, files, lambda file: frames.blocks(_decode(file)))
+
+
+def image_clips(root: Path, files: Sequence[Path], frames: SquareFrames, strip: str | None) -> list[Clip]:
     """A clip for each folder of images in natural order, or for each image that is a strip of frames.
 
     Args:
         root: of the data set.
         files: the images.
-        size: pixels.
-        every: take every so many-th frame.
+        frames: makes frames of pictures.
         strip: the number of frames in each image, or "auto" for as many squares as it holds; "none" takes images for
             single frames, whatever their shape; None does so too, but refuses one that looks like a strip.
     """
     if strip not in (None, "none"):
-        return file_clips(root, files, lambda file: _blocks(_cut_strip(file, strip), size, every))
+        return file_clips(root, files, lambda file: frames.blocks(_cut_strip(file, strip)))
     folders: dict[Path, list[Path]] = {}
     for file in files:
         folders.setdefault(file.parent, []).append(file)
@@ -47,7 +78,7 @@ def image_clips(root: Path, files: Sequence[Path], size: int, every: int, strip:
         Clip(
             root.resolve().name if list(folders) == [root] else folder.relative_to(root).as_posix(),
             str(folder),
-            lambda images=images: _blocks(map(read_image, images), size, every),  # type: ignore[misc]
+            lambda images=images: frames.blocks(map(read_image, images)),  # type: ignore[misc]
         )
         for folder, images in folders.items()
     ]
@@ -82,19 +113,6 @@ def _cut_strip(file: Path, strip: str) -> Iterator[Image.Image]:
     step = long // count
     for begin in range(0, long, step):
         yield image.crop((begin, 0, begin + step, height) if width >= height else (0, begin, width, begin + step))
-
-
-def _blocks(images: Iterator[Image.Image], size: int, every: int) -> Blocks:
-    block: list[NDArray[np.uint8]] = []
-    for number, image in enumerate(images):
-        if number % every:
-            continue
-        block.append(np.moveaxis(np.asarray(crop_square(image, size)), -1, 0))
-        if len(block) == BLOCK_FRAMES:
-            yield np.stack(block)
-            block = []
-    if block:
-        yield np.stack(block)
 
 
 def crop_square(image: Image.Image, size: int) -> Image.Image:

@@ -16,7 +16,7 @@ from diskoop.data.clips import Blocks, Clip, list_files, natural_key, read_clips
 from diskoop.data.formats import videos
 from diskoop.data.labels import encode_labels
 from diskoop.data.sequences import PIXELS, Sequences
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, Unavailable, counted
 from diskoop.settings import DataSettings
 
 SOURCE = (
@@ -71,7 +71,9 @@ def _find_takes(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
             f"(expressions {', '.join(EXPRESSIONS)})"
         )
     by_number = {folder: sorted(images, key=lambda file: natural_key(file.name)) for folder, images in takes.items()}
-    notes = [f"ignored: {count} images of {what}, none of the six expressions" for what, count in others.items()]
+    notes = [
+        f"ignored: {counted(count, 'image')} of {what}, none of the six expressions" for what, count in others.items()
+    ]
     return by_number, notes
 
 
