@@ -57,7 +57,7 @@ def train(
     Args:
         settings: of the run.
         path: its folder, which must not exist or be empty.
-        start: a finished run to initialise the weights from; None starts from scratch.
+        start: a finished run to initialise the weights from, also `pretrained:NAME`; None starts from scratch.
         reporter: receives progress; None prints it on the terminal.
         resume_command: printed after an interruption, if not `diskoop train --resume PATH`.
 
@@ -77,7 +77,7 @@ def train(
         reporter.log(note)
     trainer = Trainer(settings, folder, reporter, resume_command, splits)
     if start is not None:
-        source = RunFolder(Path(start))
+        source = RunFolder.of(start)
         source.require_finished()
         load_weights(trainer.model, read_tensors(source.model, "model")[0], source.model)
     with _catch_stop_signals() as stop_signals:
@@ -102,7 +102,8 @@ def resume(
         changes: settings to go on with, {section: {key: value}}. Without any, the result is bit-equal on the CPU to
             that of an uninterrupted run.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
+    folder.require_checkpoint()
     if changes:
         trainer = _restore_changed(folder, changes, reporter or Reporter(), resume_command)
     else:
@@ -119,7 +120,8 @@ def resume(
 
 def end(path: str | Path, reporter: Reporter | None = None) -> None:
     """Make the interrupted run in the folder `path` usable as it is; `resume` still goes on with it."""
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
+    folder.require_checkpoint()
     trainer = Trainer(load_settings(folder), folder, reporter or Reporter())
     trainer.restore()
     if not trainer.state.history:
