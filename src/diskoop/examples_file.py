@@ -74,5 +74,5 @@ def load_examples(folder: RunFolder, units: Units) -> Sequences:
             )
     except FileNotFoundError:
         raise InputError(f"{folder.examples} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, zlib.error) as error:
         raise InputError(f"{folder.examples} is damaged: {error}") from None
