@@ -149,13 +149,12 @@ def name_factors(run: Run) -> Run:
 
 
 def score(name: str, run: Run) -> dict[str, Any]:
-    """What `diskoop factors --score` says of the run or, where no classifier is good enough, `diskoop evaluate`."""
-    facts, _ = score_factors(run)
-    if "no_score" not in facts:
-        return {"command": f"diskoop factors {PREFIX}{name} --score"} | facts
+    """What `diskoop factors --score` says of the run; of sound, where speakers count, what `diskoop evaluate` says."""
+    if run.units.rate is None:
+        return {"command": f"diskoop factors {PREFIX}{name} --score"} | score_factors(run)[0]
     command = f"diskoop evaluate {PREFIX}{name} --no-baselines"
-    results, _ = evaluate(run, EvalConfig(limit=1024, baselines=False, command=command), Reporter())
-    return {"command": command} | facts | results.as_json()
+    config = EvalConfig(limit=1024, baselines=False, command=command)
+    return {"command": command} | evaluate(run, config, Reporter())[0].as_json()
 
 
 def static_gap(run: Run) -> float:
