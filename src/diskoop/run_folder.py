@@ -128,7 +128,6 @@ class RunFolder:
 
     def require_checkpoint(self) -> None:
         """Raise an InputError if this is a finished run without what resuming needs, as pretrained ones are."""
-        self.require_settings()
         if self.model.exists() and not self.checkpoint.exists():
             raise InputError(
                 f"{self.name!r} cannot be resumed: checkpoint.safetensors is missing; --from starts a new run from its "
