@@ -11,8 +11,9 @@ import pytest
 from diskoop.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-README, FACTORS, EXTENDING = (
-    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/factors.md", "docs/extending.md")
+README, FACTORS, EXTENDING, PRETRAINED = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "docs/factors.md", "docs/extending.md", "docs/pretrained.md")
 )
 SHELL = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
 
@@ -29,7 +30,7 @@ def demo(video_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("code", [*python_in(README), *python_in(FACTORS)])
+@pytest.mark.parametrize("code", [*python_in(README), *python_in(FACTORS), *python_in(PRETRAINED)])
 def test_python_runs(code: str, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(demo)
     exec(compile(code, "README", "exec"), {})
@@ -54,7 +55,7 @@ def test_extensions_run(number: int, then: str, demo: Path) -> None:
 
 
 def test_there_is_python() -> None:
-    assert [len(python_in(text)) for text in (README, FACTORS, EXTENDING)] == [3, 1, 5]
+    assert [len(python_in(text)) for text in (README, FACTORS, EXTENDING, PRETRAINED)] == [3, 1, 5, 1]
 
 
 def test_shell_names_commands_that_exist() -> None:

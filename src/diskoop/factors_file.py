@@ -94,7 +94,7 @@ def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> Discovery
     """
     if not folder.factors.exists():
         return None
-    hint = f"diskoop factors {folder.path} --refit finds them again"
+    hint = f"diskoop factors {folder.name} --refit finds them again"
     try:
         stored = _ANY_PAGE.validate_json(folder.factors.read_bytes())
     except (ValidationError, OSError) as error:

@@ -22,6 +22,7 @@ from diskoop.data.batches import Batch, prefetch
 from diskoop.data.presets import preset_for
 from diskoop.data.sequences import Sequences, SplitName, Units
 from diskoop.errors import InputError, counted
+from diskoop.examples_file import load_examples
 from diskoop.factors_file import load_factors, save_factors
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.models.linear import fit_principal_components
@@ -72,7 +73,7 @@ class Run:
 
     def __repr__(self) -> str:
         choice = self.settings
-        return f"Run({self.folder.path}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.source})"
+        return f"Run({self.folder.name}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.source})"
 
     @torch.no_grad()
     def decompose(self, clips: Sequences | NDArray[Any], operator: str = "frozen") -> Decomposition:
@@ -126,9 +127,13 @@ class Run:
         return (method or LabelFree()).find(self.decompose(clips))
 
     def save_factors(self, result: DiscoveryResult) -> "Run":
-        """The run with these factors, which are written to its folder: `swap` and all others know their names."""
-        save_factors(self.folder, result, self.model)
-        return replace(self, factors=result)
+        """The run with these factors, which are written to its folder: `swap` and all others know their names.
+
+        A pretrained run is read only; the result is a copy of it, at `folder.path`.
+        """
+        folder = self.folder.editable()
+        save_factors(folder, result, self.model)
+        return replace(self, folder=folder, factors=result)
 
     def rename_factors(self, names: Mapping[str, str]) -> "Run":
         """The run with other names for its factors, {old: new}, in its folder too."""
@@ -137,8 +142,8 @@ class Run:
     def require_factors(self) -> DiscoveryResult:
         """The factors in the run's folder; an InputError if none were found yet."""
         if self.factors is None:
-            again = f"diskoop factors {shlex.quote(str(self.folder.path))}"
-            raise InputError(f"{str(self.folder.path)!r} has no factors yet; {again} finds them")
+            again = f"diskoop factors {shlex.quote(self.folder.name)}"
+            raise InputError(f"{self.folder.name!r} has no factors yet; {again} finds them")
         return self.factors
 
     def verdict(self, split: HeldOut | None = None) -> Verdict:
@@ -153,8 +158,9 @@ class Run:
         known, key = load_verdicts(self.folder, self.model), split or "held-out"
         if key not in known:
             known[key] = self._judge(split)
-            with suppress(InputError):  # somebody else's folder may be read only
-                save_verdicts(self.folder, known, self.model)
+            if self.folder.source is None:  # what is measured anew of a pretrained run is no reason to copy it
+                with suppress(InputError):  # somebody else's folder may be read only
+                    save_verdicts(self.folder, known, self.model)
         return known[key]
 
     def _judge(self, split: HeldOut | None) -> Verdict:
@@ -185,6 +191,16 @@ class Run:
         """One split of the set this run was trained on, read with its settings."""
         return load_split(self.settings.data, split)
 
+    def examples(self) -> Sequences:
+        """The example clips in the run's folder, which pretrained runs have; an InputError if there are none."""
+        if not self.has_examples:
+            raise InputError(f"{self.folder.name!r} has no examples; its data are run.data('test')")
+        return load_examples(self.folder, self.units)
+
+    @property
+    def has_examples(self) -> bool:
+        return self.folder.examples.exists()
+
     def spectrum(self) -> tuple[Spectrum, Tensor]:
         """The frozen operator's spectrum, and which of its modes are static."""
         choice = self.settings.spectrum
@@ -204,7 +220,7 @@ class Run:
         spectrum, static = self.spectrum()
         gap, radius = spectrum.extent(static)
         return {
-            "folder": str(self.folder.path),
+            "folder": self.folder.name,
             "static": int(static.sum()),
             "static_gap": float(gap),
             "dynamic_radius": float(radius),
@@ -294,11 +310,16 @@ def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
     """The finished run in a folder.
 
     Args:
-        path: the run's folder.
+        path: the run's folder, or `pretrained:NAME` for a run that comes with the package.
         device: cpu, cuda, cuda:1 or mps.
         factors: whether to read the factors that were found in it.
+
+    Example:
+        >>> run = diskoop.load("pretrained:puppets")
+        >>> run.decompose(run.examples().select([0, 1])).swap("hair", donor=[1, 0]).decode().dtype
+        dtype('uint8')
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
     folder.require_finished()
     available = available_devices()
     if device.split(":")[0] not in available:

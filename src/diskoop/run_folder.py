@@ -1,7 +1,8 @@
-"""the files of a run: settings, weights, frozen operator, metrics; reads every earlier format"""
+"""the files of a run, own or pretrained: settings, weights, frozen operator, metrics; reads every earlier format"""
 
 import json
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,48 +10,106 @@ from typing import Any
 import torch
 
 from diskoop.data.sequences import Units
-from diskoop.errors import InputError
+from diskoop.errors import InputError, suggest
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Operator
 from diskoop.settings import Settings, upgraded
-from diskoop.storage import write_text
+from diskoop.storage import atomic_folder, write_text
 from diskoop.tensor_files import load_weights, read_tensors, weights_checksum, write_tensors
+
+PRETRAINED = Path(__file__).parent / "pretrained"  # a folder for each run that comes with the package
+PREFIX = "pretrained:"  # of their names
+
+
+def pretrained_names() -> list[str]:
+    """Names of the runs that come with the package, without the prefix."""
+    return sorted(settings.parent.name for settings in PRETRAINED.glob("[!.]*/settings.yaml"))
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The paths of a run's files."""
+    """The paths of a run's files.
+
+    The files of a pretrained run are read in the package, `source`, and nothing is ever written there. Its `path` is
+    where `editable` makes a copy of it.
+    """
 
     path: Path
+    source: Path | None = None
+
+    @classmethod
+    def of(cls, run: str | Path) -> "RunFolder":
+        """The folder of a run.
+
+        Args:
+            run: the folder, or `pretrained:NAME`: then the copy runs/pretrained-NAME where there is one, or else the
+                folder in the package.
+
+        Example:
+            >>> RunFolder.of("pretrained:puppets").path.as_posix()
+            'runs/pretrained-puppets'
+        """
+        if not str(run).startswith(PREFIX):
+            return cls(Path(run))
+        name, known = str(run).removeprefix(PREFIX), pretrained_names()
+        if name not in known:
+            listed = ", ".join(f"{PREFIX}{each}" for each in known)
+            raise InputError(f"unknown pretrained run {name!r} (there are {listed}); {suggest(name, known)}")
+        copy = cls(Path("runs") / f"pretrained-{name}")
+        return copy if copy.settings.exists() else cls(copy.path, PRETRAINED / name)
+
+    def editable(self) -> "RunFolder":
+        """This folder if it may be written to, which a pretrained run's may not: a copy of that is made at `path`."""
+        if self.source is None:
+            return self
+        copy = RunFolder(self.path)
+        if not copy.settings.exists():
+            with atomic_folder(self.path) as temporary:
+                for file in self.source.iterdir():
+                    shutil.copyfile(file, temporary / file.name)  # without permissions: the package may be read only
+        return copy
+
+    @property
+    def name(self) -> str:
+        """What commands call the run: its folder, or `pretrained:NAME`."""
+        return str(self.path) if self.source is None else f"{PREFIX}{self.source.name}"
+
+    @property
+    def _files(self) -> Path:
+        return self.source or self.path
 
     @property
     def settings(self) -> Path:
-        return self.path / "settings.yaml"
+        return self._files / "settings.yaml"
 
     @property
     def checkpoint(self) -> Path:
-        return self.path / "checkpoint.safetensors"
+        return self._files / "checkpoint.safetensors"
 
     @property
     def model(self) -> Path:
-        return self.path / "model.safetensors"
+        return self._files / "model.safetensors"
 
     @property
     def operator(self) -> Path:
-        return self.path / "operator.safetensors"
+        return self._files / "operator.safetensors"
 
     @property
     def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
+        return self._files / "metrics.jsonl"
 
     @property
     def factors(self) -> Path:
-        return self.path / "factors.json"
+        return self._files / "factors.json"
 
     @property
     def verdict(self) -> Path:
-        return self.path / "verdict.json"
+        return self._files / "verdict.json"
+
+    @property
+    def examples(self) -> Path:
+        return self._files / "examples.npz"
 
     @property
     def resume_command(self) -> str:
@@ -67,9 +126,17 @@ class RunFolder:
             hint = f"; there is one at {' and at '.join(map(repr, inside[:4]))}" if inside else ""
             raise InputError(f"no run at {str(self.path)!r}: settings.yaml is missing{hint}")
 
+    def require_checkpoint(self) -> None:
+        """Raise an InputError if this is a finished run without what resuming needs, as pretrained ones are."""
+        if self.model.exists() and not self.checkpoint.exists():
+            raise InputError(
+                f"{self.name!r} cannot be resumed: checkpoint.safetensors is missing; --from starts a new run from its "
+                "weights"
+            )
+
     def require_finished(self) -> None:
         """Raise an InputError unless the run is trained to the end."""
-        if not self.path.is_dir():
+        if not self._files.is_dir():
             raise InputError(f"no run at {str(self.path)!r}: there is no such folder")
         self.require_settings()
         if not (self.model.exists() and self.operator.exists()):
@@ -94,6 +161,8 @@ def save_model(
 def load_model(folder: RunFolder, settings: Settings) -> tuple[KoopmanAutoencoder, Units]:
     """The trained model, and the units of its data."""
     weights, record = read_tensors(folder.model, "model")
+    # Half precision is how pretrained weights are stored, not how they are computed with.
+    weights = {name: weight.float() if weight.dtype == torch.float16 else weight for name, weight in weights.items()}
     saved = Settings.of(upgraded(record["settings"]))  # settings that are newer than the run have their defaults
     if saved != settings:
         raise InputError(f"{folder.settings} has changed since {folder.model} was trained with it")

@@ -107,14 +107,18 @@ METHODS = ("ours", "last_frame", "dmd", "reconstruction")
 
 @dataclass(frozen=True, eq=False)
 class ForecastErrors:
-    """Errors of METHODS over all sequences, by horizon from 1 on; `features` are the numbers of a frame."""
+    """Errors of METHODS, with or without DMD, by horizon from 1 on; `features` are the numbers of a frame."""
 
     observed: int  # frames that a forecast starts from
     squares: dict[str, NDArray[np.float64]]  # method -> (steps, features): mean squared errors, in the data's units
     deviations: NDArray[np.float64]  # (features,): standard deviations of the same sequences
     clips: Sequences  # the sequences that are long enough
     left_out: int  # number of sequences that are too short
-    rank: int  # of the DMD
+    rank: int | None  # of the DMD; None: not compared
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(name for name in METHODS if name in self.squares)
 
     @property
     def sequences(self) -> int:
@@ -132,9 +136,9 @@ class ForecastErrors:
 
     def table(self) -> list[dict[str, int | float]]:
         """One row per horizon, with the relative error of each method."""
-        curves = np.stack([self.curve(method) for method in METHODS], 1)  # (steps, methods)
+        curves = np.stack([self.curve(method) for method in self.methods], 1)  # (steps, methods)
         return [
-            {"horizon": horizon, **dict(zip(METHODS, row, strict=True))}
+            {"horizon": horizon, **dict(zip(self.methods, row, strict=True))}
             for horizon, row in enumerate(curves.tolist(), start=1)
         ]
 
@@ -143,7 +147,7 @@ class ForecastErrors:
 
         Beside them stands the standard deviation, in the same unit.
         """
-        groups = {"deviation": np.square(self.deviations)[None], **{name: self.squares[name] for name in METHODS}}
+        groups = {"deviation": np.square(self.deviations)[None], **{name: self.squares[name] for name in self.methods}}
         if self.clips.is_series:
             names = self.clips.units.feature_names(len(self.deviations))
         else:
@@ -157,33 +161,34 @@ class ForecastErrors:
 
 
 def compute_forecasts(
-    run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD
+    run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD | None
 ) -> dict[str, NDArray[Any]]:
-    """Forecasts by the run, by repeating the last frame and by DMD, (n, steps, ...) each.
+    """Forecasts by the run, by repeating the last frame and, if it is given, by DMD, (n, steps, ...) each.
 
     Frames after the first `observed` are not read, so that none can leak into a forecast.
     """
     past = _truncate(clips, observed)
     x = past.x
-    return {
+    forecasts = {
         "ours": run.decompose(past).forecast(steps).decode()[:, observed:],
         "last_frame": np.repeat(x[:, -1:], steps, axis=1),
-        "dmd": dmd.forecast(x, steps),
     }
+    return forecasts if dmd is None else forecasts | {"dmd": dmd.forecast(x, steps)}
 
 
-def forecast_errors(run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD) -> ForecastErrors:
-    """Errors of the forecasts of a run and of two baselines.
+def forecast_errors(run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD | None) -> ForecastErrors:
+    """Errors of the forecasts of a run and of its baselines.
 
     Args:
         run: decomposes the sequences.
         clips: those with at least observed + steps frames are used.
         steps: largest horizon.
         observed: number of frames that a forecast starts from, at least 2.
-        dmd: the DMD baseline.
+        dmd: the DMD baseline; None leaves it out.
     """
     long_enough = _long_enough(clips, steps, observed)
-    sums = dict.fromkeys(METHODS, np.zeros((steps, int(np.prod(clips.shape[2:])))))
+    methods = [name for name in METHODS if name != "dmd" or dmd is not None]
+    sums = dict.fromkeys(methods, np.zeros((steps, int(np.prod(clips.shape[2:])))))
     for indices in chunks(len(long_enough)):
         chunk = long_enough.select(indices)
         whole = _truncate(chunk, observed + steps)
@@ -191,11 +196,12 @@ def forecast_errors(run: Decomposer, clips: Sequences, steps: int, observed: int
         predicted = compute_forecasts(run, chunk, steps, observed, dmd)
         seen = run.decompose(whole)
         predicted["reconstruction"] = seen.decode()[:, observed:]
-        sums = {name: sums[name] + _squared_errors(predicted[name], truth) for name in METHODS}
+        sums = {name: sums[name] + _squared_errors(predicted[name], truth) for name in methods}
     squares = {name: total / len(long_enough) for name, total in sums.items()}
     compared = replace(long_enough, units=seen.units)  # the model's, which need not be those of the clips
     deviations = frame_deviations(compared).reshape(-1)
-    return ForecastErrors(observed, squares, deviations, compared, len(clips) - len(compared), dmd.rank)
+    rank = None if dmd is None else dmd.rank
+    return ForecastErrors(observed, squares, deviations, compared, len(clips) - len(compared), rank)
 
 
 def _truncate(clips: Sequences, time: int) -> Sequences:

@@ -51,7 +51,7 @@ def swap(
     clips = load_clips(run, data, split)
     pairs = parse_pairs(clips, pair or [], NUM_PAIRS, seed)
     config = editing.SwapConfig(factors or [], gradual or [], combinations, incremental, amount, operator)
-    files, facts = editing.swap(run, clips, pairs, config, out or unused_path(path, "swap"))
+    files, facts = editing.swap(run, clips, pairs, config, out or unused_path(run.folder.path, "swap"))
     if not as_json:
         if verdict is not None and verdict.problems:
             print(verdict.conclusion)
@@ -83,7 +83,7 @@ def sample(
 
     run = open_run(path, device)
     clips = load_clips(run, data, split)
-    folder = out or unused_path(path, "sample")
+    folder = out or unused_path(run.folder.path, "sample")
     files, facts = editing.sample(run, clips, factors or ["static"], count, mix, operator, seed, folder)
     print_files(files, facts, as_json)
 
@@ -106,11 +106,13 @@ def forecast(
 ) -> None:
     """Forecast clips; errors by horizon, compared with holding the last frame and plain DMD."""
     from diskoop.workflows import editing
-    from diskoop.workflows.clips import load_clips, open_run
+    from diskoop.workflows.clips import load_clips, open_run, uses_examples
 
     run = open_run(path, device)
     clips = load_clips(run, data, split)
-    files, facts = editing.forecast(run, clips, steps, observed, count, seed, out or unused_path(path, "forecast"))
+    folder = out or unused_path(run.folder.path, "forecast")
+    dmd = not uses_examples(run, data, split)
+    files, facts = editing.forecast(run, clips, steps, observed, count, seed, folder, dmd)
     if not as_json:
         editing.print_forecast_errors(facts)
     print_files(files, facts, as_json)

@@ -49,7 +49,7 @@ def evaluate(
 
 
 def compare(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="The runs' folders.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="The runs' folders, or pretrained:NAME.")],
     repeats: Repeats = None,
     limit: Limit = 1024,
     motion_label: MotionLabel = None,
@@ -60,11 +60,12 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare runs by the same measurements."""
+    from diskoop.run_folder import RunFolder
     from diskoop.training.progress import Reporter
     from diskoop.workflows import evaluation
     from diskoop.workflows.clips import open_run
 
-    if len({path.resolve() for path in paths}) < max(2, len(paths)):
+    if len({RunFolder.of(path).path.resolve() for path in paths}) < max(2, len(paths)):
         raise InputError(f"expected two different runs at least, got {', '.join(map(str, paths))}")
     config = _eval_config(seed, repeats, limit, motion_label, speaker_label)
     results = evaluation.compare([open_run(path, device) for path in paths], config, Reporter())

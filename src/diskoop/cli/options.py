@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be read, and list them.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or pretrained:NAME.")]
 Data = Annotated[
     str | None, typer.Option(help="Other clips: a set's name, a file or a folder; by default the run's own set.")
 ]
 Split = Annotated[
-    str | None, typer.Option("--split", help="train, val, test or all; by default test, and all of --data.")
+    str | None,
+    typer.Option("--split", help="train, val, test or all; by default test or the run's examples, and all of --data."),
 ]
 Operator = Annotated[str, typer.Option("--operator", help="frozen, or batch: fitted on these clips, as in the paper.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]

@@ -43,7 +43,8 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", help="Start from the weights and settings of this run.")
+        Path | None,
+        typer.Option("--from", help="Start from the weights and settings of this run or pretrained:NAME."),
     ] = None,
     resume: Annotated[
         Path | None, typer.Option("--resume", help="Go on with the interrupted run in this folder.")
@@ -95,7 +96,7 @@ def _settings(overrides: list[str], config: str | None, start: Path | None, skip
     if start is not None:
         from diskoop.run_folder import RunFolder, load_settings
 
-        base = load_settings(RunFolder(start)).model_dump()
+        base = load_settings(RunFolder.of(start)).model_dump()
     changes = parse_overrides(overrides)
     if config is None and start is None and is_own(changes.get("data", {})):
         from diskoop.data.presets import preset_for

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.analysis.embedding import ClusterScore, require_label
-from diskoop.analysis.forecasting import METHODS, ForecastErrors
+from diskoop.analysis.forecasting import ForecastErrors
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, counted
 from diskoop.plots.style import (
@@ -94,7 +94,7 @@ def forecast_figure(errors: ForecastErrors) -> "Figure":
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    curves = {method: errors.curve(method) for method in METHODS}
+    curves = {method: errors.curve(method) for method in errors.methods}
     horizons = np.arange(1, len(curves["ours"]) + 1)
     for method, name, style in (
         ("last_frame", "holding the last frame", {"color": STATIC_COLOR}),
@@ -102,7 +102,8 @@ def forecast_figure(errors: ForecastErrors) -> "Figure":
         ("ours", "our forecast", {"color": DYNAMIC_COLOR, "linewidth": 2}),
         ("reconstruction", "our reconstruction of the same frames", {"color": DYNAMIC_COLOR, "linestyle": ":"}),
     ):
-        axes.plot(horizons, curves[method], marker=".", label=name, **style)
+        if method in curves:
+            axes.plot(horizons, curves[method], marker=".", label=name, **style)
     axes.axhline(1, color=TRUTH_COLOR, linewidth=1, zorder=0, label="predicting the mean frame")
     # Shaded as well, since a good forecast lies on that line and hides it.
     axes.fill_between(horizons, curves["reconstruction"], color=DYNAMIC_COLOR, alpha=0.08, linewidth=0)

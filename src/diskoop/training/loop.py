@@ -58,7 +58,7 @@ def train(
     Args:
         settings: of the run.
         path: its folder, which must not exist or be empty.
-        start: a finished run to initialise the weights from; None starts from scratch.
+        start: a finished run to initialise the weights from, also `pretrained:NAME`; None starts from scratch.
         reporter: receives progress; None prints it on the terminal.
         resume_command: printed after an interruption, if not `diskoop train --resume PATH`.
 
@@ -78,7 +78,7 @@ def train(
         reporter.log(note)
     trainer = Trainer(settings, folder, reporter, resume_command, splits, from_scratch=start is None)
     if start is not None:
-        source = RunFolder(Path(start))
+        source = RunFolder.of(start)
         source.require_finished()
         load_weights(trainer.model, read_tensors(source.model, "model")[0], source.model)
     with _catch_stop_signals() as stop_signals:
@@ -106,7 +106,8 @@ def resume(
     Returns:
         Whether there was anything left to do.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
+    folder.require_checkpoint()
     if changes:
         trainer = _restore_changed(folder, changes, reporter or Reporter(), resume_command)
     else:
@@ -125,7 +126,8 @@ def resume(
 
 def end(path: str | Path, reporter: Reporter | None = None) -> None:
     """Make the interrupted run in the folder `path` usable as it is; `resume` still goes on with it."""
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
+    folder.require_checkpoint()
     trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), from_scratch=False)
     trainer.restore()
     if not trainer.state.history:

@@ -1,6 +1,7 @@
 """the run and the clips that a command works on: splits, other data, pairs"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,18 @@ Pair = tuple[int, int]  # (receiver, donor): the clip that changes, and the clip
 
 
 def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
-    """Load a run; `auto` puts it on the GPU where there is one."""
-    return load(path, choose_device(device), factors=factors)
+    """Load a run that files may be written to: of a pretrained one a copy, with a note.
+
+    Args:
+        path: its folder, or `pretrained:NAME`.
+        device: `auto` puts it on the GPU where there is one.
+        factors: whether to read its factors.
+    """
+    run = load(path, choose_device(device), factors=factors)
+    if run.folder.source is None:
+        return run
+    print_note(f"{run.folder.name} is read only and has been copied to {run.folder.path}, which is used from now on")
+    return replace(run, folder=run.folder.editable())
 
 
 def choose_device(name: str) -> str:
@@ -45,7 +56,8 @@ def load_clips(run: Run, data: str | None = None, split: str | None = None) -> S
     Args:
         run: gives the settings that other data are read with.
         data: a set's name, a file or a folder; None is the run's own set.
-        split: train, val, test or all; None is `test` of the run's own set and `all` of other data.
+        split: train, val, test or all; None is `test` of the run's own set, or its examples where it has some, and
+            `all` of other data.
     """
     if split is not None and split not in SPLITS:
         raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
@@ -54,11 +66,20 @@ def load_clips(run: Run, data: str | None = None, split: str | None = None) -> S
         if split is None and settings.path is not None:
             return open_data(without_splits(settings))
         return open_data(settings).split(split or "all")
+    if uses_examples(run, data, split):
+        examples = run.examples()
+        print_note(f"clips are the {len(examples)} examples in {run.folder.path}; --split test takes the whole split")
+        return examples
     dataset = open_data(run.settings.data)
     if split is None and dataset.split_size("test") < 2:
         print_note(f"{dataset.name} has fewer than two test clips; all {len(dataset)} are used, trained on or not")
         return dataset
     return load_split(run.settings.data, split or "test", dataset)
+
+
+def uses_examples(run: Run, data: str | None, split: str | None) -> bool:
+    """Whether `load_clips` loads the run's examples, so that a command needs nothing else of its set."""
+    return run.has_examples and data is None and split is None
 
 
 def parse_pairs(clips: Sequences, texts: Sequence[str], count: int, seed: int) -> list[Pair]:

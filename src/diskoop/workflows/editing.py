@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import Decomposition, FactorLike
 from diskoop.analysis.editing import StagedSwap, swap_combinations, swap_cumulatively, swap_incrementally
-from diskoop.analysis.forecasting import fit_dmd, forecast_errors
+from diskoop.analysis.forecasting import DMD, fit_dmd, forecast_errors
 from diskoop.analysis.sheets import (
     MAX_NAMED_DONORS,
     RECONSTRUCTED,
@@ -280,7 +280,14 @@ def sample(
 
 
 def forecast(
-    run: Run, clips: Sequences, steps: int | None, observed: int | None, count: int, seed: int, out: Path
+    run: Run,
+    clips: Sequences,
+    steps: int | None,
+    observed: int | None,
+    count: int,
+    seed: int,
+    out: Path,
+    dmd: bool = True,
 ) -> tuple[list[Path], Facts]:
     """Forecast clips, and compare with holding the last frame and with plain DMD.
 
@@ -292,6 +299,7 @@ def forecast(
         count: how many clips to draw.
         seed: of that draw.
         out: a new folder for the files.
+        dmd: whether to compare with plain DMD, which is fitted to the run's training split.
 
     Returns:
         The files, and as a JSON object what is in them and the errors, at each horizon and of each feature.
@@ -314,10 +322,8 @@ def forecast(
         caption = f"{parts.clips.sequence_name(index)}, forecast after {counted(observed, 'frame')}"
         forecast = Entry(x, caption, "forecast", index, forecast_from=observed, has_sound=True)
         groups.append([*_given(parts, index), forecast])
-    train = run.data("train")
-    max_rank = min(int(np.prod(train.shape[2:])), int((train.lengths - 1).sum()))  # of the snapshots
-    dmd = fit_dmd(train, min(run.settings.model.k, max_rank), torch.Generator().manual_seed(0))
-    errors = forecast_errors(run, clips, min(steps, max(usual, observed + 1) - observed), observed, dmd)
+    baseline = _fit_baseline(run) if dmd else None
+    errors = forecast_errors(run, clips, min(steps, max(usual, observed + 1) - observed), observed, baseline)
     picture = _forecast_picture(parts.clips, groups, observed)
     figures = {"errors": forecast_figure(errors)}
     files, facts = _write(out, {"forecast": EditOutput(groups, picture)}, parts, drawn.tolist(), figures)
@@ -329,6 +335,13 @@ def forecast(
         "features": errors.feature_table(),
         **facts,
     }
+
+
+def _fit_baseline(run: Run) -> DMD:
+    """Plain DMD of the run's training sequences, of the rank that the run's operator has."""
+    train = run.data("train")
+    max_rank = min(int(np.prod(train.shape[2:])), int((train.lengths - 1).sum()))  # of the snapshots
+    return fit_dmd(train, min(run.settings.model.k, max_rank), torch.Generator().manual_seed(0))
 
 
 def _forecast_picture(clips: Sequences, groups: Sequence[Sequence[Entry]], observed: int) -> "Figure":

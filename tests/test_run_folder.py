@@ -1,0 +1,101 @@
+"""A pretrained run is read in the package and written to as a copy; half precision is loaded as float32."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop import run_folder
+from diskoop.errors import InputError
+from diskoop.run import load
+from diskoop.run_folder import RunFolder, load_model, load_operator, pretrained_names
+from diskoop.tensor_files import read_tensors, write_tensors
+
+
+@pytest.fixture
+def package(series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of pretrained runs with one called `series`; the working directory is empty."""
+    folder = tmp_path / "package"
+    shutil.copytree(series_run, folder / "series")
+    (folder / "not-a-run").mkdir()
+    monkeypatch.setattr(run_folder, "PRETRAINED", folder)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return folder
+
+
+def test_a_name_is_a_folder_in_the_package(package: Path) -> None:
+    assert pretrained_names() == ["series"]
+    folder = RunFolder.of("pretrained:series")
+    assert folder == RunFolder(Path("runs/pretrained-series"), package / "series")
+    assert (folder.name, folder.model) == ("pretrained:series", package / "series" / "model.safetensors")
+    assert RunFolder.of(Path("pretrained:series")) == folder
+    assert RunFolder.of("runs/series") == RunFolder(Path("runs/series"))
+    assert RunFolder(Path("runs/series")).name == str(Path("runs/series"))
+
+
+def test_an_unknown_name_gets_the_nearest_and_all(package: Path) -> None:
+    shutil.copytree(package / "series", package / "waves")
+    with pytest.raises(InputError) as caught:
+        RunFolder.of("pretrained:serie")
+    assert str(caught.value) == (
+        "unknown pretrained run 'serie' (there are pretrained:series, pretrained:waves); did you mean 'series'?"
+    )
+
+
+def test_what_is_written_goes_to_a_copy_that_is_used_from_then_on(package: Path) -> None:
+    before = {file: file.read_bytes() for file in (package / "series").iterdir()}
+    run = load("pretrained:series")
+    names = run.require_factors().names
+    renamed = run.rename_factors({names[0]: "mine"})
+    assert renamed.folder == RunFolder(Path("runs/pretrained-series")) == RunFolder.of("pretrained:series")
+    assert {file.name for file in before} <= {file.name for file in renamed.folder.path.iterdir()}
+    for name in ("pretrained:series", "runs/pretrained-series"):
+        assert load(name).require_factors().names == ["mine", *names[1:]]
+    assert {file: file.read_bytes() for file in (package / "series").iterdir()} == before
+    assert run.folder.editable() == renamed.folder  # the copy is not made again
+    assert load("pretrained:series").require_factors().names[0] == "mine"
+
+
+def test_reading_and_judging_make_no_copy(package: Path) -> None:
+    before = {file: file.read_bytes() for file in (package / "series").iterdir()}
+    run = load("pretrained:series")
+    run.verdict("test")
+    assert run.summary()["folder"] == "pretrained:series"
+    assert "pretrained:series" in repr(run)
+    assert not Path("runs").exists()
+    assert {file: file.read_bytes() for file in (package / "series").iterdir()} == before
+
+
+def test_a_folder_of_another_kind_in_its_place_is_left_alone(package: Path) -> None:
+    other = Path("runs/pretrained-series/notes.txt")
+    other.parent.mkdir(parents=True)
+    other.write_text("mine")
+    with pytest.raises(InputError, match="cannot write"):
+        load("pretrained:series").folder.editable()
+    assert other.read_text() == "mine"
+
+
+def test_a_run_without_a_checkpoint_is_not_resumed(package: Path) -> None:
+    (package / "series" / "checkpoint.safetensors").unlink()
+    folder = RunFolder.of("pretrained:series")
+    with pytest.raises(InputError, match=r"'pretrained:series' cannot be resumed.*--from starts a new run"):
+        folder.require_checkpoint()
+
+
+def test_half_precision_is_computed_with_in_single(series_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(series_run, tmp_path / "run")
+    folder, run = RunFolder(tmp_path / "run"), load(series_run)
+    weights, record = read_tensors(folder.model, "model")
+    halves = {name: weight.half() if weight.ndim > 1 else weight for name, weight in weights.items()}
+    write_tensors(folder.model, "model", halves, record)
+    model, _ = load_model(folder, run.settings)
+    assert {weight.dtype for weight in model.state_dict().values() if weight.is_floating_point()} == {torch.float32}
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, halves[name].to(weight.dtype))
+    with pytest.raises(InputError, match="belongs to another model"):  # it was fitted before rounding
+        load_operator(folder, model)
+    x = torch.from_numpy(np.linspace(-1, 1, 24 * 8, dtype=np.float32).reshape(1, 24, 8))
+    assert torch.allclose(model.eval().encode(x), run.model.encode(x), atol=1e-2)
