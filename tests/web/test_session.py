@@ -302,3 +302,31 @@ def test_a_training_is_followed_to_its_end(tmp_path: Path) -> None:
     expected = finished.decompose(finished.data("test").select([3, 7])).swap("static", donor={0: 1}).decode()[0]
     np.testing.assert_allclose(after, expected, rtol=1e-6)
     session.close()
+
+
+# --- runs that come with the package
+
+
+def test_a_pretrained_run_needs_neither_its_set_nor_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DISKOOP_CACHE", str(tmp_path / "cache"))
+    session = Session("pretrained:puppets")
+    assert list(session.library.splits()) == ["examples"]
+    assert session.facts()["name"] == "pretrained:puppets"
+    assert "verdict: good" in session.verdict()["sentences"][-1]
+    swap = {"donor": "examples/9", "factors": ["hair"]}
+    made = session.editor.make(edit("swap", "examples/3", **swap))
+    assert made.shell == "diskoop swap pretrained:puppets hair --pair 3:9"
+    names: dict[str, Any] = {}
+    exec(made.python, names)
+    np.testing.assert_array_equal(names["x"], made.x)
+    assert list(tmp_path.iterdir()) == []  # nothing was drawn or copied
+    session.rename({"hair": "haircut"})
+    assert session.facts()["path"] == "runs/pretrained-puppets"
+    assert "haircut" in load("pretrained:puppets").require_factors().names  # the copy, from now on
+    assert session.editor.make(edit("swap", "examples/3", **(swap | {"factors": ["haircut"]}))).shell.startswith(
+        "diskoop swap runs/pretrained-puppets haircut"
+    )
+    session.undo()
+    assert "hair" in load("runs/pretrained-puppets").require_factors().names
+    session.close()

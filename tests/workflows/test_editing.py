@@ -12,10 +12,13 @@ from PIL import Image
 
 from diskoop import load
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult
+from diskoop.data import Sequences, Units
+from diskoop.errors import InputError
 from diskoop.numerics import Factor
 from diskoop.plots.sequences import ForecastRow, forecast_series_figure, legend_texts
 from diskoop.settings import Settings
 from diskoop.training import loop
+from diskoop.workflows.clips import find_clip
 from diskoop.workflows.editing import file_stem, print_forecast_errors
 from tests.helpers.cli import answer, diskoop
 from tests.helpers.media import write_csv
@@ -162,6 +165,14 @@ def test_clips_are_found_by_name_before_number(tmp_path: Path) -> None:
     facts = answer("swap", "run", "static", "--data", "in", "--pair", "7:12", "--out", "o", cwd=tmp_path)
     names = load(tmp_path / "run").data("all").clip_names
     assert [[names[a], names[b]] for a, b in facts["pairs"]] == [["7.csv", "12.csv"]]
+
+
+def test_a_number_that_many_files_are_called_is_a_number() -> None:
+    names = [f"{who}/{number}.wav" for who in ("ann", "ben") for number in range(3)]
+    clips = Sequences.of(np.zeros((6, 4, 2)), units=Units(), clip_names=names)
+    assert [find_clip(clips, text) for text in ("4", "ben/0.wav", "1")] == [4, 3, 1]
+    with pytest.raises(InputError, match="expected a clip from 0 to 5, got 6"):
+        find_clip(clips, "6")
 
 
 def test_all_clips_are_used_where_few_are_for_testing(sound_run: Path, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from diskoop.analysis.sheets import factor_text
 from diskoop.data import Sequences
 from diskoop.errors import InputError
 from diskoop.run import Run
-from diskoop.web.library import UPLOADS, ClipId, ClipLibrary
+from diskoop.web.library import EXAMPLES, UPLOADS, ClipId, ClipLibrary
+from diskoop.workflows.clips import find_clip
 
 MAX_STEPS = 2000  # of a forecast
 MAX_AMOUNT = 10.0
@@ -205,11 +206,11 @@ class Editor:
 
     def _load_lines(self, ids: Sequence[str]) -> list[str]:
         """Python that loads the run and, as `clips`, some clips."""
-        lines = ["import diskoop", f"run = diskoop.load({str(self.run.folder.path)!r})"]
+        lines = ["import diskoop", f"run = diskoop.load({self.run.folder.name!r})"]
         clips = [ClipId.parse(text) for text in ids]
         splits = {clip.split for clip in clips}
         if splits == {clips[0].split} and UPLOADS not in splits:
-            return [*lines, f"clips = run.data({clips[0].split!r}).select({[clip.index for clip in clips]})"]
+            return [*lines, f"clips = {_data(clips[0].split)}.select({[clip.index for clip in clips]})"]
         # Arrays of one length: an edit has the frames that all of its clips have.
         frames = min(int(found.lengths[index]) for found, index in map(self.library.find, clips))
         sources = [f"{self._source(clip)}.x[:, :{frames}]" for clip in clips]
@@ -218,7 +219,7 @@ class Editor:
     def _source(self, clip: ClipId) -> str:
         """Python that loads one clip."""
         if clip.split != UPLOADS:
-            return f"run.data({clip.split!r}).select([{clip.index}])"
+            return f"{_data(clip.split)}.select([{clip.index}])"
         found, index = self.library.find(clip)
         size = f", size={found.shape[-1]}" if found.is_video else ""
         return f"diskoop.load_data({found.clip_name(index)!r}, 'all'{size}).select([{index}])"
@@ -227,11 +228,22 @@ class Editor:
         source, donor = ClipId.parse(edit.source), ClipId.parse(edit.donor or "")
         if source.split != donor.split or source.split == UPLOADS:
             return ""
-        words = ["diskoop", "swap", str(self.run.folder.path), *map(str, factor)]
-        words += ["--pair", f"{source.index}:{donor.index}", "--split", source.split]
+        words = ["diskoop", "swap", self.run.folder.name, *map(str, factor)]
+        words += ["--pair", ":".join(self._clip_word(clip) for clip in (source, donor))]
+        words += [] if source.split == EXAMPLES else ["--split", source.split]  # which commands take by themselves
         if not math.isclose(edit.amount, 1):
             words += ["--amount", f"{edit.amount:g}"]
         return shlex.join(words)
+
+    def _clip_word(self, clip: ClipId) -> str:
+        """A clip on the command line: its number, or its name where another clip is called by that number."""
+        clips, index = self.library.find(clip)
+        return str(index) if find_clip(clips, str(index)) == index else clips.clip_name(index)
+
+
+def _data(split: str) -> str:
+    """Python that loads a split of a run's own clips."""
+    return "run.examples()" if split == EXAMPLES else f"run.data({split!r})"
 
 
 def _frames(clips: Sequences, index: int) -> NDArray[Any]:

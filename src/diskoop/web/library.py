@@ -1,4 +1,4 @@
-"""the clips that an explorer shows: splits of a run's own data, and files that a visitor brings"""
+"""the clips that an explorer shows: examples or splits of a run's own data, and files that a visitor brings"""
 
 import shutil
 import tempfile
@@ -18,6 +18,7 @@ from diskoop.errors import InputError, suggest
 from diskoop.run import Run
 
 UPLOADS = "yours"  # the split of uploaded files
+EXAMPLES = "examples"  # the split of clips that come with a run
 MAX_PAGE = 200  # clips in a page of a listing
 
 
@@ -82,6 +83,8 @@ class ClipLibrary:
             return self._own_splits() | ({UPLOADS: uploaded} if uploaded else {})
 
     def _own_splits(self) -> dict[str, int]:
+        if self._run.has_examples:  # the set itself may take minutes to draw
+            return {EXAMPLES: len(self.clips(EXAMPLES))}
         try:
             everything = self._open()
         except InputError as error:
@@ -103,6 +106,8 @@ class ClipLibrary:
     def clips(self, split: str) -> Sequences:
         """The clips of a split of the run's own data."""
         with self._lock:
+            if split == EXAMPLES and split not in self._splits:
+                self._splits[split] = self._run.examples()
             if split not in self._splits:
                 if split not in SPLITS:
                     raise InputError(f"unknown split {split!r}; {suggest(split, [*SPLITS, UPLOADS])}")

@@ -27,12 +27,12 @@ class Session:
     """A run that is explored, with the clips and names that pages see; safe to call from several threads.
 
     Args:
-        path: the run's folder; its training may still go on.
+        path: the run's folder, whose training may still go on, or `pretrained:NAME`.
         device: cpu, cuda or mps.
     """
 
-    def __init__(self, path: Path, device: str = "cpu") -> None:
-        self._folder, self._device = RunFolder(path), device
+    def __init__(self, path: str | Path, device: str = "cpu") -> None:
+        self._folder, self._device = RunFolder.of(path), device
         self._lock = RLock()
         self._undo: list[DiscoveryResult] = []
         self._maps: dict[tuple[str, str], dict[str, Any]] = {}
@@ -48,7 +48,7 @@ class Session:
     def _load(self) -> Run:
         if self.is_finished:
             self._seen = None
-            return load(self._folder.path, self._device)
+            return load(self._folder.name, self._device)
         stamp = self._folder.checkpoint.stat() if self._folder.checkpoint.exists() else None
         self._seen = None if stamp is None else (stamp.st_mtime_ns, stamp.st_size)
         return load_unfinished(self._folder.path, self._device)
@@ -60,7 +60,7 @@ class Session:
 
     def _show(self, run: Run) -> None:
         """Take another state of the run."""
-        self.run = run
+        self.run, self._folder = run, run.folder  # of a pretrained run, renaming has made a copy
         self.editor = Editor(run, self.library)
         self._maps.clear()
         self.version += 1
@@ -75,8 +75,8 @@ class Session:
             features = list(run.units.feature_names(shape[0])) if kind == "series" else []
             return {
                 "version": self.version,
-                "name": self._folder.path.resolve().name,
-                "path": str(self._folder.path),
+                "name": self._folder.name if self._folder.source else self._folder.path.resolve().name,
+                "path": self._folder.name,
                 "data": run.settings.data.name or Path(run.settings.data.path or "puppets").name,
                 "kind": kind,
                 "frame": shape,

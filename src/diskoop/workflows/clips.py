@@ -106,10 +106,14 @@ def parse_pairs(clips: Sequences, texts: Sequence[str], count: int, seed: int) -
 
 
 def find_clip(clips: Sequences, text: str) -> int:
-    """Index of a clip by its name (a file's also without its suffix) or, if no clip is called so, its number."""
+    """Index of a clip by its name (a file's also without folder and suffix) or, if none is called so, its number.
+
+    A number that several files are called, as the recordings of each of many speakers, is not taken for a name.
+    """
     names = [clips.clip_name(i) for i in range(len(clips))]
-    if text not in names and text in (stems := [Path(name).stem for name in names]):
-        names = stems
+    if text not in names:
+        stems = [Path(name).stem for name in names]
+        names = stems if text in stems and not (text.isdecimal() and stems.count(text) > 1) else names
     if names.count(text) > 1:
         first, last = names.index(text), len(names) - 1 - names[::-1].index(text)
         raise InputError(f"{text!r} has {names.count(text)} windows, from {first} to {last}; name one by its number")
