@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from diskoop.plots.style import DYNAMIC_COLOR, STATIC_COLOR, TEXT_COLOR
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 DIAGNOSTICS = {"static_gap": "static: distance to 1", "dynamic_radius": "dynamic: modulus"}
 SPLITS = {"train": "training", "val": "validation"}  # prefix of a figure's name in a row -> in words
 NOT_TERMS = {"total", "rank", *DIAGNOSTICS}
+MIN_LOG_RATIO = 10  # between the largest and the smallest value of an axis that is logarithmic
 
 
 def curves_figure(history: Sequence[Mapping[str, Any]]) -> "Figure":
@@ -27,6 +30,7 @@ def curves_figure(history: Sequence[Mapping[str, Any]]) -> "Figure":
         ['loss', 'its terms, training', 'eigenvalues furthest out, training']
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     splits = [split for split in SPLITS if f"{split}.total" in history[-1]]
     judged = splits[-1]  # validation, where there is any
@@ -46,19 +50,22 @@ def curves_figure(history: Sequence[Mapping[str, Any]]) -> "Figure":
     for axes, title in zip((loss, terms, spectrum), titles, strict=True):
         axes.set_title(title, fontsize=10, loc="left", color=TEXT_COLOR)
         axes.set_xlabel("step", fontsize=9)
-        axes.tick_params(labelsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.tick_params(labelsize=8, which="both")
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_facecolor("none")
-        axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
+        if axes.get_lines():
+            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
     for axes in (loss, terms):
-        if all((line.get_ydata() > 0).all() for line in axes.get_lines()):
+        values = np.concatenate(
+            [np.asarray(line.get_ydata(), np.float64) for line in axes.get_lines()] or [np.zeros(1)]
+        )
+        if values.min() > 0 and values.max() > MIN_LOG_RATIO * values.min():
             axes.set_yscale("log")
     return figure
 
 
 def _draw_curve(axes: "Axes", history: Sequence[Mapping[str, Any]], key: str, label: str, **style: Any) -> None:
     """One figure over the steps of the rows that have it; a dot for each where there are few."""
-    import numpy as np
-
     points = np.array([(row["step"], row[key]) for row in history if key in row], np.float64)
     axes.plot(*points.T, linewidth=1.4, marker="." if len(points) <= 12 else "", label=label, **style)

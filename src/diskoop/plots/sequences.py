@@ -258,7 +258,12 @@ def overlay_figure(lines: Sequence[SeriesLine], units: Units, mark: float | None
     # Placed by hand: a page has many of these, and a layout that is solved for takes ten times as long.
     width, height, legend = max(2.6 * columns, 5.2), 1.65 * rows + 0.5, 0.5
     figure = Figure(figsize=(width, height))
-    place = {"left": 0.45 / width, "right": 1 - 0.1 / width, "bottom": (legend + 0.3) / height, "top": 1 - 0.25 / height}
+    place = {
+        "left": 0.45 / width,
+        "right": 1 - 0.1 / width,
+        "bottom": (legend + 0.3) / height,
+        "top": 1 - 0.25 / height,
+    }
     grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={**place, "wspace": 0.3, "hspace": 0.5})
     for axes in grid.flat[len(names) :]:
         axes.remove()
@@ -275,7 +280,7 @@ def overlay_figure(lines: Sequence[SeriesLine], units: Units, mark: float | None
         if feature >= len(names) - columns:  # nothing stands below it
             axes.set_xlabel("frame", fontsize=8, labelpad=1)
     handles = grid[0, 0].get_lines()[: len(lines)]
-    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 0), ncols=3, fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 0), ncols=columns, fontsize=8, frameon=False)
     return figure
 
 

@@ -57,11 +57,11 @@ def figure_svg(figure: "Figure") -> str:
     unsigned = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "diskoop"}):  # text as text; the same bytes every time
         figure.savefig(stream, format="svg", transparent=True, metadata=unsigned)
-    element = stream.getvalue().partition("<svg ")[2]
+    element = stream.getvalue().partition("<svg")[2]
     # Namespaces are a page's own; ids of groups would occur in every figure of a page, and nothing refers to them.
     element = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"|(?<=<g) id="[^"]*"', "", element)
     colors = re.compile(rf"((?:fill|stroke): )({'|'.join(PAGE_COLORS)})")
-    return "<svg " + colors.sub(lambda match: match[1] + PAGE_COLORS[match[2]], element).strip()
+    return f"<svg{colors.sub(lambda match: match[1] + PAGE_COLORS[match[2]], element).rstrip()}"
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:

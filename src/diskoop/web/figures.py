@@ -55,8 +55,9 @@ class Picture:
     def tile(self) -> Html:
         """Video or sound with its caption; computed once, as a receiver stands in many figures."""
         text = [element("strong", self.caption), *([element("span", self.title)] if self.title else [])]
-        media = self._moving() if self.kind == "video" else self._audible()
-        return element("figure", media, element("figcaption", *text), class_=f"tile {self.role.split()[0]}")
+        media = self._moving() if self.kind == "video" else self._spectrogram()
+        player = [_player(self.shown)] if self.kind == "sound" and self.has_player else []
+        return element("figure", media, element("figcaption", *text), *player, class_=f"tile {self.role.split()[0]}")
 
     def _moving(self) -> Html:
         lossless = max(self.x.shape[-2:]) <= LOSSLESS_SIDE
@@ -69,16 +70,16 @@ class Picture:
             element("img", class_="strip", src=data_url(still, "image/webp"), alt=alt),
         )
 
-    def _audible(self) -> Html:
+    def _spectrogram(self) -> Html:
         picture = data_url(spectrogram_picture(self.shown), "image/png")
-        image = element("img", class_="spectrogram", src=picture, alt=f"{self.caption} {self.title}".strip())
-        return join(image, _player(self.shown)) if self.has_player else image
+        return element("img", class_="spectrogram", src=picture, alt=f"{self.caption} {self.title}".strip())
 
 
 def row_figure(pictures: Sequence[Picture]) -> Html:
     """Sequences beside one another; series over one another, a panel for each feature in its own unit."""
     if pictures[0].kind != "series":
-        return element("div", *(picture.tile for picture in pictures), class_=f"tiles {pictures[0].kind}")
+        tiles = [picture.tile for picture in pictures]
+        return element("div", *tiles, class_=f"tiles {pictures[0].kind}", style=f"--count: {len(tiles)}")
     drawn = [picture for picture in pictures if picture.role in LINE_STYLES]
     lines = [SeriesLine(picture.caption, picture.shown, LINE_STYLES[picture.role]) for picture in drawn]
     named = [element("p", element("strong", f"{p.caption}: "), p.title, class_="clip") for p in drawn if p.title]
@@ -113,7 +114,7 @@ def _marked(x: NDArray[Any], like: Picture, caption: str, observed: int) -> Html
     if like.kind == "video":
         chosen = np.linspace(0, len(x) - 1, min(len(x), FORECAST_FRAMES)).astype(int)
         picture = data_url(strip(x[chosen], like.units, max(x.shape[-2:]) <= LOSSLESS_SIDE), "image/webp")
-        position = np.searchsorted(chosen, observed) / len(chosen)
+        position = float(np.searchsorted(chosen, observed)) / len(chosen)
     else:
         picture, position = data_url(spectrogram_picture(x), "image/png"), observed / len(x)
     mark = element("i", class_="mark", style=f"left: {position:.2%}")
@@ -131,7 +132,8 @@ def axes_text(picture: Picture) -> str:
     """The extent of the spectrograms of a page in words; nothing of other kinds."""
     if picture.kind != "sound":
         return ""
-    return f"Spectrograms show {seconds(len(picture.shown)):.1f} s from left to right and 0 to {RATE / 2000:g} kHz upwards."
+    length = seconds(len(picture.shown))
+    return f"Spectrograms show {length:.1f} s from left to right and 0 to {RATE / 2000:g} kHz upwards."
 
 
 def svg_figure(svg: str) -> Html:

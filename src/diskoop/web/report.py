@@ -1,10 +1,12 @@
 """report.html: a run on one self-contained page, with its verdict, curves, factors, swaps, forecasts and scores"""
 
 import shlex
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from diskoop.analysis.verdict import Verdict
 from diskoop.data import load_split, open_data
 from diskoop.data.sequences import SPLIT_NAMES, Sequences
 from diskoop.errors import InputError
-from diskoop.evaluation.results import ModelResults, Results, Table, TableRow, merge_notes, read_results
+from diskoop.evaluation.results import ModelResults, Table, TableRow, merge_notes, read_results
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.plots.curves import curves_figure
 from diskoop.plots.spectra import gap_figure, spectrum_figure
@@ -27,17 +29,17 @@ from diskoop.run import Run
 from diskoop.run_folder import read_metrics
 from diskoop.storage import write_text
 from diskoop.training.estimate import format_duration
-from diskoop.web.figures import MAX_FRAMES, Picture, axes_text, forecast_figure, row_figure, svg_figure
+from diskoop.web.figures import MAX_FRAMES, Picture, Role, axes_text, forecast_figure, row_figure, svg_figure
 from diskoop.web.markup import Html, element, join
 from diskoop.web.media import Kind, kind_of
 from diskoop.workflows.clips import draw_indices
 from diskoop.workflows.evaluation import OWN_NAME
 from diskoop.workflows.factors import shown_factors, weak_text
-from diskoop.workflows.reproduce import EXPERIMENTS
+from diskoop.workflows.reproduce import EXPERIMENTS, Experiment
 
 NUM_CLIPS = 6  # drawn for all pictures: a receiver and possible donors
-# A spectrogram and its sound take more room than a small video, so a page has fewer of them.
-NUM_PAIRS: dict[Kind, int] = {"video": 2, "sound": 1, "series": 2}
+# A spectrogram and its sound take more room than a small video, and charts take longer to draw: a page has fewer.
+NUM_PAIRS: dict[Kind, int] = {"video": 2, "sound": 1, "series": 1}
 MAX_PICTURED: dict[Kind, int] = {"video": 8, "sound": 4, "series": 8}  # factors with a picture, the strongest
 MAX_VALUES = 8  # of a label that are listed
 KIND_NAMES: dict[Kind, str] = {
@@ -97,9 +99,11 @@ def verdict_sentences(verdict: Verdict) -> tuple[str, str]:
         >>> verdict_sentences(Verdict("9 test clips", 0.8, 0.7, 0.1, 0.2, 0.6, 0.4))[1]
         'Good: the model explains about what PCA does or more, and its static part is steady.'
     """
-    first = verdict.sentences()[0]
-    second = f"poor: {verdict.problems[0]}" if verdict.problems else verdict.conclusion.removeprefix("verdict: ")
-    return _sentence(first), _sentence(second)
+    first, *_ = verdict.sentences()
+    if not verdict.problems:
+        return _sentence(first), _sentence(verdict.conclusion.removeprefix("verdict: "))
+    figures, colon, rest = verdict.problems[0].partition(": ")  # the figures of a poor fit are in the first sentence
+    return _sentence(first), _sentence(f"poor: {rest if colon else figures}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +128,12 @@ class _Page:
     @property
     def kind(self) -> Kind:
         return kind_of(self.data.units, self.data.shape[2:])
+
+    @property
+    def data_name(self) -> str | None:
+        """The name of the set, where it is a registered one."""
+        settings = self.run.settings.data
+        return settings.name or ("puppets" if settings.path is None else None)
 
     @property
     def folder(self) -> str:
@@ -168,6 +178,7 @@ class _Page:
         cut = f" ({noun} of {data.clip_count} clips)" if noun == "windows" else ""
         history = read_metrics(run.folder)
         last, duration = history[-1], format_duration(sum(row["seconds"] for row in history))
+        epochs = "epoch" if last["epoch"] == 1 else "epochs"
         weights = sum(weight.numel() for weight in run.model.parameters())
         length = "up to " if data.mask is not None else ""
         facts = {
@@ -179,7 +190,7 @@ class _Page:
             "Labels": "; ".join(self._label_text(name) for name in data.labels) or "none",
             "Model": f"{weights:,} parameters, {settings.model.k} latents, "
             f"{int(run.spectrum()[1].sum())} of their eigenvalues static",
-            "Training": f"{last['step']:,} steps, {last['epoch']:g} epochs, {duration}, seed {settings.train.seed}",
+            "Training": f"{last['step']:,} steps, {last['epoch']:g} {epochs}, {duration}, seed {settings.train.seed}",
             "Settings": f"preset {nearest_preset(settings)}",
             "Operator": f"fitted on {run.operator.source}",
         }
@@ -204,27 +215,34 @@ class _Page:
         result, poor = self.run.factors, self._not_learnt()
         if poor:
             found = f" Those in factors.json ({', '.join(result.names)}) mean nothing." if result is not None else ""
-            return [element("p", f"No factors are shown: {_sentence(poor, False)}{found}", class_="note")]
+            return [element("p", f"No factors are shown: {_sentence(poor, capital=False)}{found}", class_="note")]
         if result is None:
             find, again = (element("code", f"diskoop {word} {self.folder}") for word in ("factors", "report"))
-            return [element("p", "No factors have been looked for yet: ", find, " finds them, and ", again, " shows them.")]
+            return [
+                element("p", "No factors have been looked for yet: ", find, " finds them, and ", again, " shows them.")
+            ]
         strong = [factor for factor in shown_factors(result) if factor.kind != "remainder"]
         pictured = strong[: MAX_PICTURED[self.kind]]
         notes = [*dict.fromkeys(result.notes), *filter(None, [weak_text(result)])]
         if len(pictured) < len(strong):
             notes.append(f"the {len(pictured)} strongest have pictures below")
         content = [
+            *([element("p", "The verdict is poor, so they may mean little.", class_="note")] if self._is_poor else []),
             element("p", f"Found by the method {result.method} in {result.source}."),
             _factor_table(result.factors),
-            *([element("ul", *(element("li", _sentence(note)) for note in notes), class_="notes")] if notes else []),
+            *_notes([_sentence(note, capital=False) for note in notes]),  # which often begin with a factor's name
         ]
         if len(self.parts) < 2:
             return content
         how = (
             "For each factor one clip, the receiver, gets that factor of another, the donor, and keeps the rest. Of "
-            f"{len(self.parts) - 1} clips that were drawn, the donor is the one that differs most from it in this factor."
+            f"{len(self.parts) - 1} other clips that were drawn, the donor is the one that differs most in this factor."
         )
         return [*content, element("p", join(how, *self._remarks(), separator=" ")), *map(self._factor_figure, pictured)]
+
+    @property
+    def _is_poor(self) -> bool:
+        return not isinstance(self.verdict, str) and bool(self.verdict.problems)
 
     def _not_learnt(self) -> str:
         """Why factors would mean nothing; empty where they may mean something."""
@@ -233,15 +251,20 @@ class _Page:
     def _factor_figure(self, factor: DiscoveredFactor) -> Html:
         codes = self.parts.code(factor.name)
         donor = int((codes - codes[0]).norm(dim=1).argmax()) or 1  # a factor that is 0 everywhere has any donor
-        given = [replace(each, has_player=False) for each in (*self._receiver, *self._drawn_twice(donor, "donor"))]
+        given = [*self._silent_receiver, *self._drawn_twice(donor, "donor", has_player=False)]
         strength = f"strength {factor.strength:.1%}"
         stability = "" if factor.stability is None else f", stability {factor.stability:.2f}"
         heading = element("h3", factor.name, element("small", f" {strength}{stability}"))
-        return element("article", heading, row_figure([*given[:2], *given[2:], self._swapped(0, donor, factor.name)]))
+        return element("article", heading, row_figure([*given, self._swapped(0, donor, factor.name)]))
 
     @cached_property
     def _receiver(self) -> list[Picture]:
         return self._drawn_twice(0, "receiver")
+
+    @cached_property
+    def _silent_receiver(self) -> list[Picture]:
+        """The receiver of every factor; it is heard as the model draws it."""
+        return self._drawn_twice(0, "receiver", has_player=False)
 
     def swaps(self) -> list[Html]:
         """Pairs of clips: the receiver with either part of the donor."""
@@ -253,7 +276,11 @@ class _Page:
             given = [*(self._receiver if a == 0 else self._drawn_twice(a, "receiver")), *self._drawn_twice(b, "donor")]
             name = f"{self.parts.clips.sequence_name(a)} and {self.parts.clips.sequence_name(b)}"
             if self.kind == "series":  # a chart for each part: one with both would have too many lines
-                figures = [row_figure([*given, self._swapped(a, b, part)]) for part in SPECTRAL_PARTS]
+                again = [replace(each, title="") for each in given]
+                figures = [
+                    row_figure([*each, self._swapped(a, b, part)])
+                    for each, part in zip((given, again), SPECTRAL_PARTS, strict=True)
+                ]
             else:
                 figures = [row_figure([*given, *(self._swapped(a, b, part) for part in SPECTRAL_PARTS)])]
             rows.append(element("article", element("h3", name), *figures))
@@ -286,24 +313,25 @@ class _Page:
         content = [part for path in places if path.exists() for part in self._results(path)]
         if content:
             return content
-        return [element("p", "Nothing was measured yet: ", element("code", f"diskoop evaluate {self.folder}"), " does.")]
+        return [
+            element("p", "Nothing was measured yet: ", element("code", f"diskoop evaluate {self.folder}"), " does.")
+        ]
 
     def _results(self, path: Path) -> list[Html]:
         try:
             results = read_results(path)
         except InputError as error:
             return [element("p", _sentence(str(error)), class_="note")]
-        own = self.run.settings.data.name or ("" if self.run.settings.data.path else "puppets")
-        experiment = next((each for each in EXPERIMENTS.values() if own in (each.real, each.stand_in)), None)
         known = {model.name for model in results.models}
+        experiment = self._experiment(known)
         published = [] if experiment is None else [each for each in experiment.published if each.name not in known]
         results = replace(results, models=[*published, *results.models])
         tables = results.filled_tables()
         shown = [m for m in results.models if any(m is line.model for _, lines in tables for line in lines)]
-        source = "These data have no published figures."
+        source = "There are no published figures on these data."
         if experiment is not None:
-            stand_in = f" Ours are on {own}, which stand in for them." if own == experiment.stand_in else ""
-            source = f"Published figures are as their authors print them, on {experiment.title}.{stand_in}"
+            source = f"Published figures are as their authors print them, on {experiment.title}."
+            source += "" if self.data_name == experiment.real else f" Ours are on {self.data.name}."
         origins = element("ul", *(element("li", f"{model.name}: {model.origin}") for model in shown))
         notes = [*results.notes, *merge_notes({model.name: model.notes for model in shown})]
         return [
@@ -311,8 +339,15 @@ class _Page:
             *(_score_table(table, lines) for table, lines in tables),
             element("h3", "Where the values come from"),
             origins,
-            *([element("ul", *(element("li", note) for note in notes), class_="notes")] if notes else []),
+            *_notes(notes),
         ]
+
+    def _experiment(self, models: Collection[str]) -> Experiment | None:
+        """The paper's table that these data belong to, or whose published `models` are in the results already."""
+        for each in EXPERIMENTS.values():
+            if self.data_name in (each.real, each.stand_in) or any(model.name in models for model in each.published):
+                return each
+        return None
 
     def commands(self) -> list[Html]:
         """The commands that make everything again, and the settings."""
@@ -344,12 +379,12 @@ class _Page:
         x, units = self.parts.original(index), self.parts.units
         return Picture(x, units, "original", caption, self.parts.clips.title(index))
 
-    def _drawn_twice(self, index: int, who: str) -> list[Picture]:
-        """A clip as it was given, and as the model draws it."""
-        given = replace(self._original(index, who), role="donor" if who == "donor" else "original")
-        decoded = self.parts.select([index]).rows()[0][1]
-        role = "donor drawn" if who == "donor" else "reconstruction"
-        return [given, replace(given, x=decoded, role=role, caption=f"{who}, {RECONSTRUCTED}", title="")]
+    def _drawn_twice(self, index: int, who: Literal["receiver", "donor"], has_player: bool = True) -> list[Picture]:
+        """A clip as it was given, and as the model draws it; `has_player` is about the first."""
+        roles: tuple[Role, Role] = ("donor", "donor drawn") if who == "donor" else ("original", "reconstruction")
+        decoded, units = self.parts.select([index]).rows()[0][1], self.parts.units
+        given = replace(self._original(index, who), role=roles[0], has_player=has_player)
+        return [given, Picture(decoded, units, roles[1], f"{who}, {RECONSTRUCTED}")]
 
     def _swapped(self, receiver: int, donor: int, factor: str) -> Picture:
         new = self.parts.select([receiver, donor]).swap(factor, {0: 1}).rows()[0][1]
@@ -368,7 +403,7 @@ def _factor_table(factors: tuple[DiscoveredFactor, ...]) -> Html:
     """Every factor with its statistics, strengths as bars."""
     rows = [element("tr", *(element("th", heading) for heading in COLUMNS))]
     for factor in factors:
-        bar = element("i", class_="bar", style=f"width: {min(factor.strength, 1):.1%}")
+        bar = element("i", class_="bar", style=f"width: calc(5.5rem * {min(factor.strength, 1):.3f})")
         cells = [element("td", cell) for cell in factor.row()]
         cells[COLUMNS.index("strength")] = element("td", bar, f"{factor.strength:.1%}", class_="strength")
         rows.append(element("tr", *cells))
@@ -378,7 +413,9 @@ def _factor_table(factors: tuple[DiscoveredFactor, ...]) -> Html:
 def _score_table(table: Table, lines: list[TableRow]) -> Html:
     head = element("tr", element("th"), *(element("th", heading) for heading in table.headings()))
     rows = [
-        element("tr", element("th", line.name), *(element("td", cell) for cell in line.cells), class_=_row_class(line.model))
+        element(
+            "tr", element("th", line.name), *(element("td", cell) for cell in line.cells), class_=_row_class(line.model)
+        )
         for line in lines
     ]
     remark = [element("p", table.remark, class_="more")] if table.remark else []
@@ -392,7 +429,11 @@ def _row_class(model: ModelResults) -> str | None:
     return None if isinstance(model.origin, Origin) else "published"
 
 
-def _listed(values: tuple[str, ...] | list[str]) -> str:
+def _notes(notes: Sequence[str]) -> list[Html]:
+    return [element("ul", *(element("li", note) for note in notes), class_="notes")] if notes else []
+
+
+def _listed(values: Sequence[str]) -> str:
     """The first MAX_VALUES values, and how many more there are."""
     more = f" and {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else ""
     return ", ".join(values[:MAX_VALUES]) + more
