@@ -20,7 +20,7 @@ from diskoop.cli import options
 from diskoop.errors import InputError
 from diskoop.evaluation.results import Column, Key, ModelResults, Results, Table, single_value
 from diskoop.numerics.factors import Factor
-from diskoop.provenance import Origin
+from diskoop.provenance import Origin, commit
 from diskoop.run import Run, load
 from diskoop.settings import Settings
 from diskoop.training import loop
@@ -132,6 +132,7 @@ def test_it_says_what_there_is_to_say(pages: dict[str, str], kind: str) -> None:
     places = [text.index(heading) for heading in [*headings, "Forecasts", "Scores", "To make it again"]]
     assert places == sorted(places)
     assert "seed 0" in text
+    assert f"commit {commit()}" in text
     assert "diskoop train -c " in text
     assert "batch_size:" in text  # settings
 

@@ -1,7 +1,7 @@
 """report.html: a run on one self-contained page, with its verdict, curves, factors, swaps, forecasts and scores"""
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -17,11 +17,12 @@ from diskoop.analysis.discovery.results import COLUMNS, DiscoveredFactor
 from diskoop.analysis.sheets import RECONSTRUCTED, factor_text
 from diskoop.analysis.verdict import Verdict
 from diskoop.data import load_split, open_data
-from diskoop.data.sequences import SPLIT_NAMES, Sequences
+from diskoop.data.sequences import SPLIT_NAMES, Sequences, SplitName
 from diskoop.errors import InputError
 from diskoop.evaluation.results import ModelResults, Table, TableRow, merge_notes, read_results
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.plots.curves import curves_figure
+from diskoop.plots.sequences import MAX_LEGEND_FEATURES
 from diskoop.plots.spectra import gap_figure, spectrum_figure
 from diskoop.plots.style import figure_svg
 from diskoop.provenance import Origin, commit, nearest_preset
@@ -80,7 +81,6 @@ def build_report(run: Run) -> str:
                 ("To make it again", page.commands()),
             )
         ),
-        element("footer", f"Written by diskoop {diskoop.__version__}, commit {commit()}."),
     ]
     head = [
         element("meta", charset="utf-8"),
@@ -171,11 +171,9 @@ class _Page:
     def facts(self) -> list[Html]:
         """What was trained on what."""
         run, data, settings = self.run, self.data, self.run.settings
-        counts = {"train": len(load_split(settings.data, "train", data))} if data.split_size("train") else {}
-        counts |= {split: data.split_size(split) for split in SPLIT_NAMES if split != "train"}
-        noun = "windows" if data.clip_count < len(data) else "clips"
-        splits = f"{counts.get('train', 0)} train, {counts['val']} validate, {counts['test']} test"
-        cut = f" ({noun} of {data.clip_count} clips)" if noun == "windows" else ""
+        splits = {split: load_split(settings.data, split, data) for split in SPLIT_NAMES if data.split_size(split)}
+        clips = {name: each.clip_count for name, each in splits.items()}
+        windows = {name: len(each) for name, each in splits.items()}
         history = read_metrics(run.folder)
         last, duration = history[-1], format_duration(sum(row["seconds"] for row in history))
         epochs = "epoch" if last["epoch"] == 1 else "epochs"
@@ -184,7 +182,8 @@ class _Page:
         facts = {
             "Data": data.name if settings.data.path is None else f"{data.name}, from {settings.data.path}",
             "Kind": KIND_NAMES[self.kind],
-            noun.capitalize(): splits + cut,
+            "Clips": _split_text(clips),
+            "Windows": _split_text(windows) if windows != clips else "",
             "Shape": f"{length}{data.shape[1]} frames of {' × '.join(map(str, data.shape[2:]))}",
             "Features": _listed(data.units.features) if self.kind == "series" else "",
             "Labels": "; ".join(self._label_text(name) for name in data.labels) or "none",
@@ -193,6 +192,7 @@ class _Page:
             "Training": f"{last['step']:,} steps, {last['epoch']:g} {epochs}, {duration}, seed {settings.train.seed}",
             "Settings": f"preset {nearest_preset(settings)}",
             "Operator": f"fitted on {run.operator.source}",
+            "This page": f"written by diskoop {diskoop.__version__}, commit {commit()}",
         }
         pairs = [element("dt", name) + element("dd", text) for name, text in facts.items() if text]
         notes = [element("p", _sentence(note), class_="more") for note in data.notes]
@@ -227,7 +227,11 @@ class _Page:
         if len(pictured) < len(strong):
             notes.append(f"the {len(pictured)} strongest have pictures below")
         content = [
-            *([element("p", "The verdict is poor, so they may mean little.", class_="note")] if self._is_poor else []),
+            *(
+                [element("p", "The verdict is poor, so these factors may mean little.", class_="note")]
+                if self._is_poor
+                else []
+            ),
             element("p", f"Found by the method {result.method} in {result.source}."),
             _factor_table(result.factors),
             *_notes([_sentence(note, capital=False) for note in notes]),  # which often begin with a factor's name
@@ -394,6 +398,9 @@ class _Page:
         """What a reader should know of the pictures of a section."""
         longest, limit = int(self.parts.lengths.max()), MAX_FRAMES[self.kind]
         cut = [f"Of {longest} frames the first {limit} are shown."] if longest > limit else []
+        features, drawn = self.data.shape[-1], MAX_LEGEND_FEATURES
+        if self.kind == "series" and features > drawn:
+            cut.append(f"Of {features} features the first {drawn} are drawn.")
         split = [] if self.has_test_clips else ["The clips may be among those that were trained on."]
         extent = [text] if (text := axes_text(self._receiver[0])) else []
         return [*cut, *extent, *split]
@@ -431,6 +438,12 @@ def _row_class(model: ModelResults) -> str | None:
 
 def _notes(notes: Sequence[str]) -> list[Html]:
     return [element("ul", *(element("li", note) for note in notes), class_="notes")] if notes else []
+
+
+def _split_text(counts: Mapping[SplitName, int]) -> str:
+    """`80 train, 10 validate, 10 test`."""
+    verbs = zip(SPLIT_NAMES, ("train", "validate", "test"), strict=True)
+    return ", ".join(f"{counts.get(split, 0):,} {verb}" for split, verb in verbs)
 
 
 def _listed(values: Sequence[str]) -> str:
