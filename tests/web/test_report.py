@@ -25,6 +25,8 @@ from diskoop.run import Run, load
 from diskoop.settings import Settings
 from diskoop.training import loop
 from diskoop.web import report
+from diskoop.web.figures import Picture
+from diskoop.web.markup import Html
 from diskoop.web.report import build_report, verdict_sentences, write_report
 from tests.helpers.cli import TINY_OVERRIDES, answer, diskoop
 from tests.helpers.media import write_csv
@@ -157,14 +159,39 @@ def test_videos_move_and_have_strips_to_print(video_run: Path, pages: dict[str, 
     first = Image.open(io.BytesIO(content(moving[0], "image/webp")))
     assert (getattr(first, "n_frames", 1), first.size) == (8, (32, 32))
     assert Image.open(io.BytesIO(content(strips[0], "image/webp"))).size == (8 * 32, 32)
-    clips = load(video_run).data("test")
+    run = load(video_run)
+    clips = run.data("test")
     named = [text for text in page.texts if re.match(r"puppets \d+: skin ", text)]
     titles = {clips.title(index) for index in range(len(clips))}
     assert len(set(named)) >= 4
     assert set(named) <= titles
-    (receiver,) = {index for index in range(len(clips)) if clips.title(index) == named[0]}
+    index_of = {clips.title(index): index for index in range(len(clips))}
     shown = np.asarray(first.convert("RGB"))
-    assert np.array_equal(shown, np.moveaxis(clips.read([receiver])[0, 0], 0, -1))  # the clip itself, not a drawing
+    original = clips.read([index_of[named[0]]])[0, 0]
+    assert np.array_equal(shown, np.moveaxis(original, 0, -1))  # the clip itself, not a drawing
+
+
+def test_edits_are_the_swaps_that_they_are_called(series_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[list[Picture]] = []
+
+    def collect(pictures: list[Picture]) -> Html:
+        rows.append(pictures)
+        return Html("")
+
+    monkeypatch.setattr(report, "row_figure", collect)
+    run = with_factors(load(series_run), "hair", "rest")
+    build_report(run)
+    clips = run.data("test")
+    index_of = {clips.sequence_name(index): index for index in range(len(clips))}
+    for factor, (receiver, drawn, donor, donor_drawn, edit) in zip(("hair", "static", "dynamic"), rows, strict=True):
+        indices = [
+            index_of[each.title.partition(":")[0]] for each in (rows[1][0], donor if donor.title else rows[1][2])
+        ]
+        pair = run.decompose(clips.select(indices))
+        assert np.array_equal(np.stack([receiver.x, donor.x]), clips.read(indices))
+        assert np.allclose(np.stack([drawn.x, donor_drawn.x]), pair.decode(), atol=1e-5)
+        assert np.allclose(edit.x, pair.swap(factor, {0: 1}).decode()[0], atol=1e-5)
+        assert np.abs(edit.x - drawn.x).max() > 0.01
 
 
 def test_forecasts_are_marked_where_they_begin(pages: dict[str, str]) -> None:

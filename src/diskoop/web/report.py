@@ -1,7 +1,7 @@
 """report.html: a run on one self-contained page, with its verdict, curves, factors, swaps, forecasts and scores"""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -346,10 +346,11 @@ class _Page:
             *_notes(notes),
         ]
 
-    def _experiment(self, models: Collection[str]) -> Experiment | None:
+    def _experiment(self, models: set[str]) -> Experiment | None:
         """The paper's table that these data belong to, or whose published `models` are in the results already."""
         for each in EXPERIMENTS.values():
-            if self.data_name in (each.real, each.stand_in) or any(model.name in models for model in each.published):
+            names = {model.name for model in each.published}  # of which some are in several tables
+            if self.data_name in (each.real, each.stand_in) or (names and names <= models):
                 return each
         return None
 
