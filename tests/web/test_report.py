@@ -118,6 +118,7 @@ def test_a_page_needs_nothing_else(pages: dict[str, str], kind: str) -> None:
             assert (attributes[name] or "").startswith(("data:", "#")), (tag, name)
         assert not [name for name in attributes if name.startswith("on")]
     assert "://" not in pages[kind]
+    assert [each["content"] for each in page.all("meta") if "http-equiv" in each] == [report.POLICY]
     assert "@import" not in pages[kind]
     assert set(re.findall(r"url\((.)", pages[kind])) <= {"#"}
     assert len(pages[kind]) < 10e6

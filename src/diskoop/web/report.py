@@ -38,6 +38,8 @@ from diskoop.workflows.evaluation import OWN_NAME
 from diskoop.workflows.factors import shown_factors, weak_text
 from diskoop.workflows.reproduce import EXPERIMENTS, Experiment
 
+# What a browser lets the page do: show its own pictures and play its own sounds. It runs and requests nothing.
+POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
 NUM_CLIPS = 6  # drawn for all pictures: a receiver and possible donors
 # A spectrogram and its sound take more room than a small video, and charts take longer to draw: a page has fewer.
 NUM_PAIRS: dict[Kind, int] = {"video": 2, "sound": 1, "series": 1}
@@ -84,6 +86,7 @@ def build_report(run: Run) -> str:
     ]
     head = [
         element("meta", charset="utf-8"),
+        element("meta", **{"http-equiv": "Content-Security-Policy"}, content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
         element("style", Html((files("diskoop") / "web" / "page" / "report.css").read_text(encoding="utf-8"))),
