@@ -112,6 +112,14 @@ class RunFolder:
         return self._files / "examples.npz"
 
     @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
     def resume_command(self) -> str:
         return f"diskoop train --resume {shlex.quote(str(self.path))}"
 

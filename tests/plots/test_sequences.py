@@ -11,10 +11,12 @@ from diskoop.data.sequences import PIXELS, Units
 from diskoop.errors import InputError
 from diskoop.plots.sequences import (
     ForecastRow,
+    SeriesLine,
     contact_sheet_figure,
     film_strip,
     forecast_series_figure,
     legend_texts,
+    overlay_figure,
     save_animation,
 )
 from diskoop.plots.style import save_figure
@@ -106,3 +108,15 @@ def test_forecasts_of_series_are_drawn_before_the_truth() -> None:
     figure = forecast_series_figure(many, 4, Units(), "Forecasts")
     assert figure.get_suptitle() == "Forecasts; the first 8 of 12 features"
     assert len(figure.axes) == 8
+
+
+def test_series_lie_over_one_another_in_their_own_units() -> None:
+    x = np.stack([np.arange(6.0), 1000 + np.arange(6.0), np.zeros(6), np.ones(6), np.ones(6)], 1)
+    lines = [SeriesLine("truth", x, {"color": "black"}), SeriesLine("forecast", x[4:] + 1, {"color": "red"}, first=4)]
+    figure = overlay_figure(lines, Units(features=("temp", "<pressure>", "c", "d", "e")), mark=3.5)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["temp", "<pressure>", "c", "d", "e"]
+    truth, forecast, mark = figure.axes[1].get_lines()
+    assert np.array_equal(np.asarray(truth.get_ydata()), x[:, 1])
+    assert np.array_equal(np.asarray(forecast.get_xydata()), [(4, 1005), (5, 1006)])
+    assert np.asarray(mark.get_xdata()).tolist() == [3.5, 3.5]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["truth", "forecast"]

@@ -62,9 +62,9 @@ def test_every_figure_carries_its_origin(series: Path, evaluated: dict[str, Any]
 
 
 def test_an_evaluation_is_written_for_people_and_programs(series: Path, evaluated: dict[str, Any]) -> None:
-    assert evaluated["files"] == [str(series / f"evaluation.{kind}") for kind in ("md", "json")] + [
-        str(series / "matrix.png")
-    ]
+    names = ("evaluation.md", "evaluation.json", "matrix.png", "report.html")
+    assert evaluated["files"] == [str(series / name) for name in names]
+    assert "trained with seed 0" in (series / "report.html").read_text(encoding="utf-8")  # the scores and their origin
     results = read_results(series / "evaluation.json")
     assert results.models[0].values == from_records(evaluated["models"][0]["values"])
     text = (series / "evaluation.md").read_text(encoding="utf-8")

@@ -88,6 +88,9 @@ def test_speech_in_any_folder(voices: Path, tmp_path: Path, monkeypatch: pytest.
     assert not heard & tested
     for picture in ("spectrum.png", "swaps.png"):
         assert (tmp_path / "tables" / picture).exists()
+    page = (tmp_path / "tables" / "run" / "report.html").read_text(encoding="utf-8")
+    assert "DiffSDA, best published gap: its authors" in page
+    assert "as their authors print them, on TIMIT speech. Ours are on " in page
     more = diskoop(*words, "--seeds", "2", cwd=tmp_path)
     assert more.returncode == 0, more.stderr
     assert more.stderr.count("epoch 1/1") == 1  # the first is neither trained nor measured again
@@ -262,3 +265,5 @@ def test_the_others_briefly(name: str, tmp_path: Path) -> None:
     assert (ABLATIONS.keys() if name == "ablation" else {"ours", "DBSE, best published"}) <= models.keys()
     pictures = ("swaps", "spectra") if name == "ablation" else ("swaps", "spectrum", "matrix")
     assert all((folder / f"{picture}.png").exists() for picture in pictures)
+    reports = ("full", "L_stat-only", "L_dyn-only", "plain-KAE") if name == "ablation" else ("run",)
+    assert all((folder / run / "report.html").exists() for run in reports)

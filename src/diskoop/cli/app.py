@@ -16,11 +16,14 @@ from diskoop.cli.editing import forecast, sample, swap
 from diskoop.cli.evaluation import compare, evaluate, reproduce
 from diskoop.cli.explore import explore
 from diskoop.cli.factors import factors
+from diskoop.cli.report import report
 from diskoop.cli.training import demo, train
 from diskoop.errors import InputError, Stopped
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
-COMMANDS = (demo, data, train, factors, swap, sample, forecast, evaluate, compare, reproduce, explore, bench)
+COMMANDS = (
+    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, bench,
+)  # fmt: skip
 
 # Waiting OpenMP threads should sleep soon: next to another busy program, a step that spins takes ten times as long.
 # GNU's OpenMP reads this when torch loads it.

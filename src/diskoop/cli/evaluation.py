@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diskoop.cli.options import AsJson, Device, RunPath, Seed, print_files, verdict_facts
+from diskoop.cli.options import AsJson, Device, RunPath, Seed, print_files, verdict_facts, write_reports
 from diskoop.errors import InputError
 from diskoop.settings import parse_overrides
 
@@ -43,6 +43,7 @@ def evaluate(
     config = _eval_config(seed, repeats, limit, motion_label, speaker_label, baselines)
     run = open_run(path, device)
     results, files = evaluation.evaluate(run, config, Reporter())
+    files += write_reports(path, device=device)
     if not as_json:
         evaluation.print_results(results)
     print_files(files, results.as_json() | verdict_facts(judge_run(run, "test")), as_json)
@@ -107,6 +108,7 @@ def reproduce(
         name, quick, data, folder, preset, changes, seed, seeds, repeats, speaker_label, device, config.command
     )
     results, files = work.reproduce(options, config, Reporter())
+    files += write_reports(*work.first_runs(options), device=device)
     if not as_json:
         evaluation.print_results(results)
     print_files(files, results.as_json(), as_json)

@@ -60,6 +60,21 @@ def print_verdict(verdict: "Verdict | None") -> None:
         print(sentence)
 
 
+def write_reports(*folders: Path, device: str = "auto") -> list[Path]:
+    """The reports on runs, at the end of a command that has done its work: a failure is a note, not an error."""
+    from diskoop.web.report import write_report
+    from diskoop.workflows.clips import open_run
+    from diskoop.workflows.console import print_note
+
+    files = []
+    for folder in folders:
+        try:
+            files.append(write_report(open_run(folder, device)))
+        except Exception as error:
+            print_note(f"no report on {folder} was written: {str(error) or type(error).__name__}")
+    return files
+
+
 def print_summary(summary: dict[str, Any], as_json: bool) -> None:
     """Print the spectrum of a trained run, or with --json its whole summary."""
     if as_json:

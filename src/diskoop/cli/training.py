@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from diskoop.cli.options import AsJson, SkipBad, print_summary, print_verdict, verdict_facts
+from diskoop.cli.options import AsJson, SkipBad, print_files, print_summary, print_verdict, verdict_facts, write_reports
 from diskoop.errors import InputError
 from diskoop.settings import Settings, is_own, merged, parse_overrides, presets, read_yaml
 from diskoop.storage import unused_path
@@ -22,9 +22,11 @@ def demo(
 
     run, pictures = run_demo(out)
     verdict = judge_run(run)
-    facts = run.summary() | verdict_facts(verdict)
+    reports = write_reports(out)
+    facts = run.summary() | verdict_facts(verdict) | {"files": [str(file) for file in reports]}
     print_summary(facts | {"pictures": [str(picture) for picture in pictures]}, as_json)
     if not as_json:
+        print_files(reports, {}, as_json)
         print(f"see {pictures[0]} (looks and motion swapped) and {pictures[1]} (what each factor does)")
         print_verdict(verdict)
 
@@ -85,8 +87,10 @@ def train(
 
     run = load(folder)
     verdict = judge_run(run)
-    print_summary(run.summary() | verdict_facts(verdict), as_json)
+    reports = write_reports(folder)
+    print_summary(run.summary() | verdict_facts(verdict) | {"files": [str(file) for file in reports]}, as_json)
     if not as_json:
+        print_files(reports, {}, as_json)
         print_verdict(verdict)
 
 

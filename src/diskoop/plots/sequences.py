@@ -1,6 +1,6 @@
 """sequences -> film strips, spectrograms, lines, contact sheets and animations"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ MAX_SCALE_RATIO = 5  # features whose scales or offsets differ more than this ar
 MAX_LEGEND_FEATURES = 8  # in a legend
 LEGEND_SIZE = 6  # points
 MAX_FRAMES = 16  # of a longer clip, evenly spread
+OVERLAY_COLUMNS = 4  # features side by side
 
 Row = tuple[str, NDArray[Any]]  # a caption and a sequence (time, ...)
 
@@ -230,6 +231,64 @@ def forecast_series_figure(rows: Sequence[ForecastRow], observed: int, units: Un
             axes.set_ylim(low, high)
     handles = grids[0][0].get_lines()[:3]
     figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=FONT_SIZE, frameon=False)
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesLine:
+    """A series that is drawn over others."""
+
+    label: str
+    x: NDArray[Any]  # (time, feature) in the data's own units
+    style: Mapping[str, Any]  # of its lines, as matplotlib calls it
+    first: int = 0  # the frame at which it begins
+
+
+def overlay_figure(lines: Sequence[SeriesLine], units: Units, mark: float | None = None) -> "Figure":
+    """Series over one another: a panel for each feature in its own unit, OVERLAY_COLUMNS side by side.
+
+    Args:
+        lines: the series, the first of them behind the others.
+        units: names of the features, of which the first MAX_LEGEND_FEATURES are drawn.
+        mark: a frame at which all panels have a vertical line.
+
+    Example:
+        >>> line = SeriesLine("truth", np.zeros((5, 2)), {"color": TRUTH_COLOR})
+        >>> [axes.get_title("left") for axes in overlay_figure([line], Units(features=("heat", "wind"))).axes]
+        ['heat', 'wind']
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    names = units.feature_names(lines[0].x.shape[1])[:MAX_LEGEND_FEATURES]
+    columns = min(len(names), OVERLAY_COLUMNS)
+    rows = -(-len(names) // columns)
+    # Placed by hand: a page has many of these, and a layout that is solved for takes ten times as long.
+    width, height, legend = max(2.6 * columns, 5.2), 1.65 * rows + 0.5, 0.5
+    figure = Figure(figsize=(width, height))
+    place = {
+        "left": 0.45 / width,
+        "right": 1 - 0.1 / width,
+        "bottom": (legend + 0.3) / height,
+        "top": 1 - 0.25 / height,
+    }
+    grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={**place, "wspace": 0.3, "hspace": 0.5})
+    for axes in grid.flat[len(names) :]:
+        axes.remove()
+    for feature, (axes, name) in enumerate(zip(grid.flat, names, strict=False)):
+        for line in lines:
+            axes.plot(np.arange(len(line.x)) + line.first, line.x[:, feature], label=line.label, **line.style)
+        if mark is not None:
+            axes.axvline(mark, color=DYNAMIC_COLOR, linewidth=1, linestyle="--")
+        axes.set_title(name, fontsize=9, loc="left", color=TEXT_COLOR, parse_math=False)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_facecolor("none")
+        if feature >= len(names) - columns:  # nothing stands below it
+            axes.set_xlabel("frame", fontsize=8, labelpad=1)
+    handles = grid[0, 0].get_lines()[: len(lines)]
+    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 0), ncols=columns, fontsize=8, frameon=False)
     return figure
 
 

@@ -78,7 +78,7 @@ def draw_gap(axes: "Axes", spectrum: Spectrum, static: Tensor) -> None:
     axes.set_title("where static ends", fontsize=9, loc="left", color=TEXT_COLOR)
     axes.set_xlabel("eigenvalues, nearest to 1 first", fontsize=8)
     axes.set_ylabel(f"distance to 1, at least {MIN_DISTANCE:g}", fontsize=8)
-    axes.tick_params(labelsize=7)
+    axes.tick_params(labelsize=7, which="both")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 

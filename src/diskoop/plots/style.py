@@ -1,6 +1,7 @@
 """colours of all plots, text that fits, and figures as files"""
 
 import io
+import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,14 @@ TEXT_COLOR, BACKGROUND, STATIC_COLOR, DYNAMIC_COLOR = "#22223b", "#fbfaf7", "#25
 TRUTH_COLOR = "#b4b4c0"  # of what forecasts are compared with, behind them
 FONT_SIZE, TITLE_SIZE = 8, 12  # points
 FIGURE_SUFFIXES = (".png", ".jpg", ".webp", ".svg", ".pdf")
+# A colour of a figure -> what an HTML page has in its place, so that a dark page draws light lines.
+PAGE_COLORS = {
+    "#000000": "currentColor",
+    TEXT_COLOR: "currentColor",
+    STATIC_COLOR: "var(--static)",
+    DYNAMIC_COLOR: "var(--dynamic)",
+    TRUTH_COLOR: "var(--truth)",
+}
 
 
 def save_figure(figure: "Figure", path: str | Path) -> Path:
@@ -32,6 +41,27 @@ def figure_bytes(figure: "Figure") -> bytes:
     stream = io.BytesIO()
     figure.savefig(stream, dpi=110, facecolor=BACKGROUND, format="png")
     return stream.getvalue()
+
+
+def figure_svg(figure: "Figure") -> str:
+    """A figure as an SVG element of an HTML page, with the page's font and colours, see PAGE_COLORS.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> figure_svg(Figure(figsize=(2, 1))).split(" viewBox")[0]
+        '<svg width="144pt" height="72pt"'
+    """
+    from matplotlib import rc_context
+
+    stream = io.StringIO()
+    unsigned = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "diskoop"}):  # text as text; the same bytes every time
+        figure.savefig(stream, format="svg", transparent=True, metadata=unsigned)
+    element = stream.getvalue().partition("<svg")[2]
+    # Namespaces are a page's own; ids of groups would occur in every figure of a page, and nothing refers to them.
+    element = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"|(?<=<g) id="[^"]*"', "", element)
+    colors = re.compile(rf"((?:fill|stroke): )({'|'.join(PAGE_COLORS)})")
+    return f"<svg{colors.sub(lambda match: match[1] + PAGE_COLORS[match[2]], element).rstrip()}"
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:

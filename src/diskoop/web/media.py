@@ -70,11 +70,34 @@ def frame_sheet(video: NDArray[Any], units: Units) -> FrameSheet:
     return FrameSheet(stream.getvalue(), columns, count, width, height)
 
 
-def animation(video: NDArray[Any], units: Units, milliseconds: int = FRAME_MILLISECONDS) -> bytes:
-    """A video (time, channel, height, width) as an animated, lossless WebP that repeats."""
+def animation(
+    video: NDArray[Any],
+    units: Units,
+    milliseconds: int = FRAME_MILLISECONDS,
+    min_side: int = MIN_SIDE,
+    lossless: bool = True,
+) -> bytes:
+    """A video as an animated WebP that repeats.
+
+    Args:
+        video: (time, channel, height, width).
+        units: of the video.
+        milliseconds: that a frame lasts.
+        min_side: pixels of the longer side; smaller frames are enlarged.
+        lossless: False makes large frames several times smaller.
+    """
     stream = io.BytesIO()
-    first, *others = _enlarged(video, units)
-    first.save(stream, "WEBP", save_all=True, append_images=others, duration=milliseconds, loop=0, lossless=True)
+    first, *others = _enlarged(video, units, min_side)
+    first.save(stream, "WEBP", save_all=True, append_images=others, duration=milliseconds, loop=0, lossless=lossless)
+    return stream.getvalue()
+
+
+def strip(video: NDArray[Any], units: Units, lossless: bool = True) -> bytes:
+    """The frames of a video (time, channel, height, width) side by side as a WebP picture, without gaps."""
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(film_strip(to_pixels(video, units), gap=0)).save(stream, "WEBP", lossless=lossless)
     return stream.getvalue()
 
 
@@ -99,11 +122,11 @@ def movie(video: NDArray[Any], units: Units, milliseconds: int = FRAME_MILLISECO
     return stream.getvalue()
 
 
-def _enlarged(video: NDArray[Any], units: Units) -> list[Any]:
-    """Frames as pictures whose longer side has MIN_SIDE pixels at least."""
+def _enlarged(video: NDArray[Any], units: Units, min_side: int = MIN_SIDE) -> list[Any]:
+    """Frames as pictures whose longer side has `min_side` pixels at least."""
     from PIL import Image
 
-    scale = math.ceil(MIN_SIDE / max(video.shape[-2:]))
+    scale = max(1, math.ceil(min_side / max(video.shape[-2:])))
     size = (video.shape[-1] * scale, video.shape[-2] * scale)
     pixels = to_pixels(video, units)
     pictures = (Image.fromarray(film_strip(pixels[i : i + 1], gap=0)) for i in range(len(pixels)))

@@ -225,6 +225,12 @@ def reproduce(config: ReproduceConfig, base: EvalConfig, reporter: Reporter) -> 
     return results, files
 
 
+def first_runs(config: ReproduceConfig) -> list[Path]:
+    """The folder of every model that was trained, with the first seed."""
+    names = [name.replace(" ", "-") for name in ABLATIONS] if config.name == "ablation" else ["run"]
+    return [next(iter(config.trainings(name))) for name in names]
+
+
 def _seed_notes(config: ReproduceConfig) -> list[str]:
     if config.num_seeds == 1:
         return []
