@@ -1,5 +1,6 @@
 """the commands train and demo"""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,19 +17,24 @@ def demo(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Train on the puppets (minutes), find factors, draw swaps and what each factor does."""
+    """Train on the puppets (minutes), find factors, judge and draw them, write a report."""
     from diskoop.workflows.clips import judge_run
     from diskoop.workflows.demo import run_demo
+    from diskoop.workflows.factors import score_text
 
-    run, pictures = run_demo(out)
+    run, scores, pictures = run_demo(out)
     verdict = judge_run(run)
     reports = write_reports(out)
-    facts = run.summary() | verdict_facts(verdict) | {"files": [str(file) for file in reports]}
+    facts = run.summary() | verdict_facts(verdict) | {"scores": scores, "files": [str(file) for file in reports]}
     print_summary(facts | {"pictures": [str(picture) for picture in pictures]}, as_json)
     if not as_json:
         print_files(reports, {}, as_json)
         print(f"see {pictures[0]} (looks and motion swapped) and {pictures[1]} (what each factor does)")
         print_verdict(verdict)
+        if "score" in scores:
+            figures = score_text(scores["score"], scores["kept"], scores["floor"])
+            print(f"a classifier that knows the labels, on {scores['clips']} test clips: {figures}; 1 is perfect")
+        print(f"click on it: diskoop explore {shlex.quote(str(out))}")
 
 
 def train(

@@ -1,7 +1,8 @@
-"""the demo: train on the puppets, find factors, draw swaps"""
+"""the demo: train on the puppets, find factors, judge and draw them"""
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,22 +12,25 @@ from diskoop.plots.sheets import spectrum_sheet_figure
 from diskoop.plots.style import save_figure
 from diskoop.run import Run
 from diskoop.settings import Settings
-from diskoop.workflows.factors import draw_factors
+from diskoop.workflows.factors import draw_factors, score_factors
 from diskoop.workflows.training import train_or_resume
 
 ACTIONS = ("walk front", "cheer front", "slash right", "walk left")  # of A and B, twice
+JUDGED_CLIPS = 800  # of each split: seconds instead of a minute, for two digits
 KINDS: tuple[tuple[str, str, Part], ...] = (("factor", "looks", "static"), ("motion", "motion", "dynamic"))
 
 
-def run_demo(path: Path) -> tuple[Run, list[Path]]:
-    """Train in the folder `path`, or resume there, find factors, and draw pictures.
+def run_demo(path: Path) -> tuple[Run, dict[str, Any], list[Path]]:
+    """Train in the folder `path`, or resume there, find factors, judge them by labels, and draw pictures.
 
     Returns:
-        The run, and the pictures: two swaps with the spectrum, what each factor does, the spectrum and its gap.
+        The run; the scores of its factors as `workflows.factors.score_factors` gives them; and the pictures: two swaps
+        with the spectrum, what each factor does, the spectrum, its gap, and what each swap changes.
     """
     run = train_or_resume(Settings.load("demo"), path, f"diskoop demo --out {shlex.quote(str(path))}")
     run = run if run.factors is not None else run.save_factors(run.find_factors())
-    return run, [draw_demo(run, path / "demo.png"), *draw_factors(run)]
+    scores, matrix = score_factors(run, JUDGED_CLIPS)
+    return run, scores, [draw_demo(run, path / "demo.png"), *draw_factors(run), *matrix]
 
 
 def draw_demo(run: Run, picture: Path) -> Path:

@@ -16,7 +16,7 @@ from diskoop.analysis.discovery.results import COLUMNS, MIN_STRENGTH, Discovered
 from diskoop.analysis.embedding import ClusterScore, cluster_score, require_label, select_fixed
 from diskoop.analysis.sheets import factor_sheet
 from diskoop.analysis.verdict import Verdict
-from diskoop.data import Sequences, open_data
+from diskoop.data import Sequences, SplitName, open_data
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.classifiers import Classifier, is_own_data, load_or_train_classifier
 from diskoop.evaluation.swaps import SwapMatrices, describe_matches, match_factors, strongest_factors, swap_matrices
@@ -30,6 +30,7 @@ from diskoop.workflows.clips import describe_clip, draw_indices, load_clips, par
 from diskoop.workflows.console import Justify, print_lines, print_table, show_progress
 
 METHODS = ("label-free", "guided", "modes")
+SCORED_SPLITS: tuple[SplitName, SplitName] = ("train", "test")  # where factors are matched to labels, and scored
 SEARCH_BATCH = 256  # the paper's, for its search among modes
 NUM_DONORS = 5  # shown for each factor
 MAX_EMBEDDED = 1500  # clips on a map; more take minutes and hide each other
@@ -191,8 +192,12 @@ def load_classifier(run: Run) -> Classifier:
     return load_or_train_classifier(open_data(settings), str(device)).reliable(settings)
 
 
-def score_factors(run: Run) -> tuple[dict[str, Any], list[Path]]:
+def score_factors(run: Run, most: int | None = None) -> tuple[dict[str, Any], list[Path]]:
     """Match factors to labels in the training split, swap each in the test split, and classify the results.
+
+    Args:
+        run: with factors.
+        most: clips of each split at most, drawn with a fixed seed; None is all.
 
     Returns:
         The scores as a JSON object, with all factors of a label joined and, as `single`, with one factor a label;
@@ -203,9 +208,10 @@ def score_factors(run: Run) -> tuple[dict[str, Any], list[Path]]:
     except InputError as error:
         return {"no_score": str(error)}, []
     accuracy = classifier.check_accuracy(run.settings.data)
-    matched = match_factors(run, run.data("train"), classifier)
+    train, test = (_some(run.data(split), most) for split in SCORED_SPLITS)
+    matched = match_factors(run, train, classifier)
     joined, alone = swap_matrices(
-        run.decompose(run.data("test")),
+        run.decompose(test),
         [matched, strongest_factors(matched)],
         classifier.predict,
         by_frequency=is_own_data(run.settings.data),
@@ -214,6 +220,7 @@ def score_factors(run: Run) -> tuple[dict[str, Any], list[Path]]:
     facts = {
         "classifier": f"{classifier.describe()}; {accuracy}",
         **_matrix_facts(joined),
+        "clips": len(test),
         "chance": chance,
         "floor": joined.chance_score,
         "single": _matrix_facts(alone),
@@ -221,6 +228,10 @@ def score_factors(run: Run) -> tuple[dict[str, Any], list[Path]]:
     title = score_text(joined.score, joined.kept, joined.chance_score)
     path = run.folder.path / "matrix.png"
     return facts, [draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)]
+
+
+def _some(clips: Sequences, most: int | None) -> Sequences:
+    return clips if most is None else clips.select(np.sort(draw_indices(len(clips), most, 0)))
 
 
 def _matrix_facts(result: SwapMatrices) -> dict[str, Any]:
