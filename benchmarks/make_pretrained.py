@@ -151,7 +151,9 @@ def name_factors(run: Run) -> Run:
 def score(name: str, run: Run) -> dict[str, Any]:
     """What `diskoop factors --score` says of the run; of sound, where speakers count, what `diskoop evaluate` says."""
     if run.units.rate is None:
-        return {"command": f"diskoop factors {PREFIX}{name} --score"} | score_factors(run)[0]
+        score_factors(run)
+        stored: dict[str, Any] = json.loads(run.folder.scores.read_text(encoding="utf-8"))
+        return stored | {"command": f"diskoop factors {PREFIX}{name} --score"}
     command = f"diskoop evaluate {PREFIX}{name} --no-baselines"
     config = EvalConfig(limit=1024, baselines=False, command=command)
     results = evaluate(run, config, Reporter())[0].as_json()

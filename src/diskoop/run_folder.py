@@ -108,6 +108,10 @@ class RunFolder:
         return self._files / "verdict.json"
 
     @property
+    def scores(self) -> Path:
+        return self._files / "scores.json"
+
+    @property
     def examples(self) -> Path:
         return self._files / "examples.npz"
 

@@ -23,6 +23,7 @@ from diskoop.numerics.factors import Factor
 from diskoop.provenance import Origin, commit
 from diskoop.run import Run, load
 from diskoop.settings import Settings
+from diskoop.tensor_files import weights_checksum
 from diskoop.training import loop
 from diskoop.web import report
 from diskoop.web.figures import Picture
@@ -375,3 +376,20 @@ def test_no_report_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.Monk
     assert "Traceback" not in said.stderr
     assert said.stdout.splitlines()[-1].startswith("verdict: ")
     assert options.write_reports(tmp_path / "nowhere") == []
+
+
+def test_scores_of_factors_are_shown_with_the_model_they_belong_to(series_run: Path, tmp_path: Path) -> None:
+    run = load(shutil.copytree(series_run, tmp_path / "run"))
+    scores: dict[str, Any] = {
+        "labels": ["level", "<i>"],
+        "matrix": [[0.987, 0.25], [0.251, 0.1]],
+        "chance": [0.25, 0.25],
+    }
+    scores |= {"clips": 40, "score": 0.871, "kept": None, "floor": 0.578, "classifier": "classifier: level 99.0%"}
+    run.folder.scores.write_text(json.dumps(scores | {"model": weights_checksum(run.model)}))
+    page = Page(build_report(run))
+    assert "Factors and labels: score 0.871, floor 0.578" in page.text
+    assert all(word in page.text for word in ("0.987", "0.251", "40 test clips", "<i>"))
+    for other in (json.dumps(scores | {"model": "another"}), "{", "[]"):
+        run.folder.scores.write_text(other)
+        assert "Factors and labels" not in Page(build_report(run)).text

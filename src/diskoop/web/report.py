@@ -1,5 +1,6 @@
 """report.html: a run on one self-contained page, with its verdict, curves, factors, swaps, forecasts and scores"""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from diskoop.analysis.verdict import Verdict
 from diskoop.data import load_split, open_data
 from diskoop.data.sequences import SPLIT_NAMES, Sequences, SplitName
 from diskoop.errors import InputError
-from diskoop.evaluation.results import ModelResults, Table, TableRow, merge_notes, read_results
+from diskoop.evaluation.results import Key, ModelResults, Table, TableRow, merge_notes, read_results
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.plots.curves import curves_figure
 from diskoop.plots.sequences import MAX_LEGEND_FEATURES
@@ -29,13 +30,14 @@ from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.run_folder import read_metrics
 from diskoop.storage import write_text
+from diskoop.tensor_files import weights_checksum
 from diskoop.training.estimate import format_duration
 from diskoop.web.figures import MAX_FRAMES, Picture, Role, axes_text, forecast_figure, row_figure, svg_figure
 from diskoop.web.markup import Html, element, join
 from diskoop.web.media import Kind, kind_of
 from diskoop.workflows.clips import draw_indices
 from diskoop.workflows.evaluation import OWN_NAME
-from diskoop.workflows.factors import shown_factors, weak_text
+from diskoop.workflows.factors import score_text, shown_factors, weak_text
 from diskoop.workflows.reproduce import EXPERIMENTS, Experiment
 
 # What a browser lets the page do: show its own pictures and play its own sounds. It runs and requests nothing.
@@ -317,11 +319,39 @@ class _Page:
     def scores(self) -> list[Html]:
         """Tables of what was measured, published figures beside them."""
         places = [self.run.folder.evaluation, self.run.folder.path.resolve().parent / "table.json"]
-        content = [part for path in places if path.exists() for part in self._results(path)]
+        content = [*self._factor_scores(), *(part for path in places if path.exists() for part in self._results(path))]
         if content:
             return content
         return [
             element("p", "Nothing was measured yet: ", element("code", f"diskoop evaluate {self.folder}"), " does.")
+        ]
+
+    def _factor_scores(self) -> list[Html]:
+        """What a classifier sees after each factor is swapped alone; empty where that was not measured."""
+        try:
+            found = json.loads(self.run.folder.scores.read_text(encoding="utf-8"))
+            if found["model"] != weights_checksum(self.run.model):
+                return []
+            labels, matrix, chance = found["labels"], found["matrix"], found["chance"]
+        except (OSError, ValueError, KeyError, TypeError):  # none, of another kind, or damaged
+            return []
+        heads = element("tr", element("th", "swapped"), *(element("th", label) for label in labels))
+        rows = [*zip(labels, matrix, strict=True), ("chance", chance)]
+        body = [element("tr", element("th", name), *(element("td", f"{v:.3f}") for v in row)) for name, row in rows]
+        figures = score_text(found["score"], found["kept"], found["floor"])
+        how = (
+            f"Each factor is matched to a label in training clips and swapped alone between {found['clips']} test "
+            "clips. "
+            "How often each label then shows the donor's value: 1 on the diagonal and chance elsewhere is perfect. "
+        )
+        published = [model.values.get(Key("multifactor", "score")) for model in EXPERIMENTS["sprites"].published]
+        best = max(value.mean for value in published if value is not None)
+        beside = f"The best published matrix, on Sprites and with labels, scores {best:.3f}."
+        return [
+            element("h3", f"Factors and labels: {figures}"),
+            element("p", how, beside if self.data_name in ("puppets", "sprites") else ""),
+            element("div", element("table", element("thead", heads), element("tbody", *body)), class_="wide"),
+            element("p", _sentence(str(found["classifier"])), class_="note"),
         ]
 
     def _results(self, path: Path) -> list[Html]:

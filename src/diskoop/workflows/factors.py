@@ -1,5 +1,7 @@
 """factors of a run: find, save, score, draw and map them"""
 
+import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +27,8 @@ from diskoop.plots.sheets import sheet_figure
 from diskoop.plots.spectra import gap_figure, spectrum_figure
 from diskoop.plots.style import save_figure
 from diskoop.run import Run
-from diskoop.storage import atomic_write
+from diskoop.storage import atomic_write, write_text
+from diskoop.tensor_files import weights_checksum
 from diskoop.workflows.clips import describe_clip, draw_indices, load_clips, parse_factor, split_names
 from diskoop.workflows.console import Justify, print_lines, print_table, show_progress
 
@@ -202,6 +205,7 @@ def score_factors(run: Run, most: int | None = None) -> tuple[dict[str, Any], li
     Returns:
         The scores as a JSON object, with all factors of a label joined and, as `single`, with one factor a label;
         and the picture of the matrices. Where the data have no classifier that is good enough, only `no_score`, why.
+        The scores are kept in the run's folder, too, as `scores.json`.
     """
     try:
         classifier = load_classifier(run)
@@ -225,6 +229,9 @@ def score_factors(run: Run, most: int | None = None) -> tuple[dict[str, Any], li
         "floor": joined.chance_score,
         "single": _matrix_facts(alone),
     }
+    command = f"diskoop factors {shlex.quote(run.folder.name)} --score"
+    kept = {"command": command, "model": weights_checksum(run.model), "labels": joined.labels} | facts
+    write_text(run.folder.scores, json.dumps(kept, indent=1) + "\n")
     title = score_text(joined.score, joined.kept, joined.chance_score)
     path = run.folder.path / "matrix.png"
     return facts, [draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)]
