@@ -22,7 +22,15 @@ from diskoop.evaluation.registry import EvalConfig
 from diskoop.evaluation.swaps import match_factors
 from diskoop.examples_file import save_examples
 from diskoop.run import HeldOut, Run, load
-from diskoop.run_folder import PREFIX, PRETRAINED, RunFolder, load_model, read_metrics, save_operator, write_metrics
+from diskoop.run_folder import (
+    PRETRAINED,
+    PRETRAINED_PREFIX,
+    RunFolder,
+    load_model,
+    read_metrics,
+    save_operator,
+    write_metrics,
+)
 from diskoop.settings import Settings, merged, read_yaml
 from diskoop.storage import atomic_folder, write_text
 from diskoop.tensor_files import read_tensors, write_tensors
@@ -153,8 +161,8 @@ def score(name: str, run: Run) -> dict[str, Any]:
     if run.units.rate is None:
         score_factors(run)
         stored: dict[str, Any] = json.loads(run.folder.scores.read_text(encoding="utf-8"))
-        return stored | {"command": f"diskoop factors {PREFIX}{name} --score"}
-    command = f"diskoop evaluate {PREFIX}{name} --no-baselines"
+        return stored | {"command": f"diskoop factors {PRETRAINED_PREFIX}{name} --score"}
+    command = f"diskoop evaluate {PRETRAINED_PREFIX}{name} --no-baselines"
     config = EvalConfig(limit=1024, baselines=False, command=command)
     results = evaluate(run, config, Reporter())[0].as_json()
     for model in results["models"]:  # measured seconds are never the same, nor is the title, which has a temporary name

@@ -55,7 +55,7 @@ def test_what_is_written_goes_to_a_copy_that_is_used_from_then_on(package: Path)
     for name in ("pretrained:series", "runs/pretrained-series"):
         assert load(name).require_factors().names == ["mine", *names[1:]]
     assert {file: file.read_bytes() for file in (package / "series").iterdir()} == before
-    assert run.folder.editable() == renamed.folder  # the copy is not made again
+    assert run.folder.writable_copy() == renamed.folder  # the copy is not made again
     assert load("pretrained:series").require_factors().names[0] == "mine"
 
 
@@ -74,7 +74,7 @@ def test_a_folder_of_another_kind_in_its_place_is_left_alone(package: Path) -> N
     other.parent.mkdir(parents=True)
     other.write_text("mine")
     with pytest.raises(InputError, match="cannot write"):
-        load("pretrained:series").folder.editable()
+        load("pretrained:series").folder.writable_copy()
     assert other.read_text() == "mine"
 
 

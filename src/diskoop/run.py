@@ -17,7 +17,7 @@ from diskoop.analysis.decomposition import Decomposition, chunk_size, chunks
 from diskoop.analysis.discovery.label_free import LabelFree
 from diskoop.analysis.discovery.results import DiscoveryResult, FactorDiscovery
 from diskoop.analysis.verdict import Verdict, judge
-from diskoop.data import load_split, location, open_data
+from diskoop.data import load_split, location, open_data, settings_like
 from diskoop.data.batches import Batch, prefetch
 from diskoop.data.presets import preset_for
 from diskoop.data.sequences import Sequences, SplitName, Units
@@ -32,7 +32,7 @@ from diskoop.numerics.spectrum import MODE_ORDERS, Spectrum
 from diskoop.plots.spectra import draw_spectrum
 from diskoop.plots.style import figure_bytes
 from diskoop.run_folder import RunFolder, load_model, load_operator, load_settings, read_metrics
-from diskoop.settings import Settings, is_own, merged, on_data, read_yaml
+from diskoop.settings import DataSettings, Settings, is_own, merged, on_data, read_yaml
 from diskoop.storage import atomic_write, unused_path
 from diskoop.tensor_files import load_weights, read_tensors
 from diskoop.training import loop
@@ -131,7 +131,7 @@ class Run:
 
         A pretrained run is read only; the result is a copy of it, at `folder.path`.
         """
-        folder = self.folder.editable()
+        folder = self.folder.writable_copy()
         save_factors(folder, result, self.model)
         return replace(self, folder=folder, factors=result)
 
@@ -186,6 +186,19 @@ class Run:
         if clips.shape[-1] != count or (mine and given and mine != given):
             wanted = f"{count} features {', '.join(mine)}".strip()
             raise InputError(f"{self} was trained on {wanted}, got {clips.shape[-1]} {', '.join(given)}".strip())
+
+    @property
+    @torch.no_grad()
+    def frame_shape(self) -> tuple[int, ...]:
+        """The shape of a frame that the model draws."""
+        weight = next(self.model.parameters())
+        return tuple(self.model.eval().decode(weight.new_zeros(1, 2, self.settings.model.k)).shape[2:])
+
+    def settings_for(self, source: str | Path) -> DataSettings:
+        """Settings that read another set or other files as the run's own data were read: video in the model's size."""
+        settings = settings_like(self.settings.data, source)
+        is_sized = len(self.frame_shape) == 3 and settings.path is not None
+        return settings.model_copy(update={"size": self.frame_shape[-1]}) if is_sized else settings
 
     def data(self, split: SplitName = "test") -> Sequences:
         """One split of the set this run was trained on, read with its settings."""

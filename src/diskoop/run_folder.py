@@ -19,7 +19,7 @@ from diskoop.storage import atomic_folder, write_text
 from diskoop.tensor_files import load_weights, read_tensors, weights_checksum, write_tensors
 
 PRETRAINED = Path(__file__).parent / "pretrained"  # a folder for each run that comes with the package
-PREFIX = "pretrained:"  # of their names
+PRETRAINED_PREFIX = "pretrained:"  # of their names
 
 
 def pretrained_names() -> list[str]:
@@ -32,7 +32,7 @@ class RunFolder:
     """The paths of a run's files.
 
     The files of a pretrained run are read in the package, `source`, and nothing is ever written there. Its `path` is
-    where `editable` makes a copy of it.
+    where `writable_copy` makes a copy of it.
     """
 
     path: Path
@@ -50,16 +50,16 @@ class RunFolder:
             >>> RunFolder.of("pretrained:puppets").path.as_posix()
             'runs/pretrained-puppets'
         """
-        if not str(run).startswith(PREFIX):
+        if not str(run).startswith(PRETRAINED_PREFIX):
             return cls(Path(run))
-        name, known = str(run).removeprefix(PREFIX), pretrained_names()
+        name, known = str(run).removeprefix(PRETRAINED_PREFIX), pretrained_names()
         if name not in known:
-            listed = ", ".join(f"{PREFIX}{each}" for each in known)
+            listed = ", ".join(f"{PRETRAINED_PREFIX}{each}" for each in known)
             raise InputError(f"unknown pretrained run {name!r} (there are {listed}); {suggest(name, known)}")
         copy = cls(Path("runs") / f"pretrained-{name}")
         return copy if copy.settings.exists() else cls(copy.path, PRETRAINED / name)
 
-    def editable(self) -> "RunFolder":
+    def writable_copy(self) -> "RunFolder":
         """This folder if it may be written to, which a pretrained run's may not: a copy of that is made at `path`."""
         if self.source is None:
             return self
@@ -73,7 +73,7 @@ class RunFolder:
     @property
     def name(self) -> str:
         """What commands call the run: its folder, or `pretrained:NAME`."""
-        return str(self.path) if self.source is None else f"{PREFIX}{self.source.name}"
+        return str(self.path) if self.source is None else f"{PRETRAINED_PREFIX}{self.source.name}"
 
     @property
     def _files(self) -> Path:

@@ -75,7 +75,7 @@ def test_tables_quote_names_and_keep_numbers() -> None:
 
 
 def test_views_of_series_have_no_numbers_that_json_lacks() -> None:
-    view = media.view(np.array([[1.0, np.nan], [np.inf, 2.0]]), Units())
+    view = media.to_payload(np.array([[1.0, np.nan], [np.inf, 2.0]]), Units())
     assert view == {"kind": "series", "values": [[1.0, None], [None, 2.0]], "frames": 2}
 
 

@@ -161,7 +161,7 @@ def test_what_is_chosen_survives_a_reload(tab: Tab) -> None:
 def test_files_are_brought_and_bad_ones_refused(tab: Tab, tmp_path: Path) -> None:
     film = write_film(tmp_path / "my walk.gif", moving_square(8))
     tab.page.set_input_files("#file", film)
-    tab.wait('"source":"yours/0"')
+    tab.wait('"source":"uploads/0"')
     assert "my walk.gif" in tab.page.inner_text("#source-figure figcaption")
     (tmp_path / "notes.txt").write_text("no film")
     tab.page.set_input_files("#file", tmp_path / "notes.txt")

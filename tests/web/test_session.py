@@ -13,7 +13,7 @@ import pytest
 from diskoop.errors import InputError
 from diskoop.run import load
 from diskoop.training import loop
-from diskoop.web.edits import Edit
+from diskoop.web.edits import EditRequest
 from diskoop.web.library import UPLOADS, ClipId
 from diskoop.web.session import Session
 from tests.helpers.media import moving_square, tone, write_csv, write_film, write_sound
@@ -34,8 +34,8 @@ def video(video_run: Path) -> Iterator[Session]:
     session.close()
 
 
-def edit(kind: str, source: str = "test/3", **more: object) -> Edit:
-    return Edit.model_validate({"kind": kind, "source": source, **more})
+def edit(kind: str, source: str = "test/3", **more: object) -> EditRequest:
+    return EditRequest.model_validate({"kind": kind, "source": source, **more})
 
 
 # --- edits
@@ -46,35 +46,35 @@ def test_a_swap_is_the_run_s_own(series: Session, series_run: Path) -> None:
     clips = run.data("test").select([3, 7])
     name = run.require_factors().names[0]
     expected = run.decompose(clips).swap([name], donor={0: 1}, amount=0.6).decode()[0]
-    made = series.editor.make(edit("swap", donor="test/7", factors=[name], amount=0.6))
+    made = series.editor.apply(edit("swap", donor="test/7", factors=[name], amount=0.6))
     np.testing.assert_allclose(made.x, expected, rtol=1e-6)
     source, donor = (clips.sequence_name(index) for index in (0, 1))
     assert made.caption == f"{source} with {name} of {donor} by 0.6"
 
 
 def test_nothing_taken_is_the_reconstruction_and_everything_is_the_donor_s(video: Session) -> None:
-    reconstruction = video.editor.make(edit("reconstruction")).x
+    reconstruction = video.editor.apply(edit("reconstruction")).x
     np.testing.assert_array_equal(
-        video.editor.make(edit("swap", donor="test/8", factors=["static"], amount=0)).x, reconstruction
+        video.editor.apply(edit("swap", donor="test/8", factors=["static"], amount=0)).x, reconstruction
     )
-    donor = video.editor.make(edit("reconstruction", "test/8")).x
-    everything = video.editor.make(edit("swap", donor="test/8", modes=range(32))).x
+    donor = video.editor.apply(edit("reconstruction", "test/8")).x
+    everything = video.editor.apply(edit("swap", donor="test/8", modes=range(32))).x
     assert np.abs(everything.astype(int) - donor).max() <= 1
 
 
 def test_half_a_pair_brings_the_other_half(video: Session) -> None:
     mode = next(mode for mode in video.facts()["modes"] if len(mode["pair"]) == 2)
-    halves = [video.editor.make(edit("swap", donor="test/8", modes=[index])) for index in mode["pair"]]
+    halves = [video.editor.apply(edit("swap", donor="test/8", modes=[index])) for index in mode["pair"]]
     np.testing.assert_array_equal(halves[0].x, halves[1].x)
     assert halves[0].caption == halves[1].caption
 
 
 def test_originals_are_as_they_were_given(video: Session, video_run: Path) -> None:
-    np.testing.assert_array_equal(video.editor.make(edit("original")).x, load(video_run).data("test").x[3])
+    np.testing.assert_array_equal(video.editor.apply(edit("original")).x, load(video_run).data("test").x[3])
 
 
 def test_samples_follow_their_seed(video: Session) -> None:
-    first, again, other = (video.editor.make(edit("sample", factors=["static"], seed=seed)) for seed in (5, 5, 6))
+    first, again, other = (video.editor.apply(edit("sample", factors=["static"], seed=seed)) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first.x, again.x)
     assert first.caption != other.caption
     assert (first.x != other.x).any()
@@ -82,18 +82,18 @@ def test_samples_follow_their_seed(video: Session) -> None:
 
 def test_forecasts_see_nothing_of_what_they_forecast(series: Session) -> None:
     clips, index = series.library.find(ClipId("test", 3))
-    made = series.editor.make(edit("forecast", observed=10, steps=5))
+    made = series.editor.apply(edit("forecast", observed=10, steps=5))
     assert (len(made.x), made.forecast_from) == (15, 10)
     by_hand = series.run.decompose(clips.read([index])[:, :10]).forecast(5).decode()[0]
     np.testing.assert_allclose(made.x, by_hand, rtol=1e-6)
-    assert len(series.editor.make(edit("forecast")).x) == clips.lengths[index]  # by default to the clip's end
+    assert len(series.editor.apply(edit("forecast")).x) == clips.lengths[index]  # by default to the clip's end
 
 
 def test_stages_grow_from_nothing_to_the_amount(video: Session) -> None:
     swap = edit("swap", donor="test/8", factors=["static"], amount=2)
     stages = video.editor.stages(swap, 3)
-    np.testing.assert_array_equal(stages[0].x, video.editor.make(edit("reconstruction")).x)
-    np.testing.assert_array_equal(stages[2].x, video.editor.make(swap).x)
+    np.testing.assert_array_equal(stages[0].x, video.editor.apply(edit("reconstruction")).x)
+    np.testing.assert_array_equal(stages[2].x, video.editor.apply(swap).x)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_stages_grow_from_nothing_to_the_amount(video: Session) -> None:
 )
 def test_mistakes_are_told(video: Session, change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        video.editor.make(edit("swap", **{"donor": "test/8", **change}))
+        video.editor.apply(edit("swap", **{"donor": "test/8", **change}))
 
 
 @pytest.mark.parametrize("kind", ["original", "reconstruction", "swap", "sample", "forecast"])
@@ -120,14 +120,14 @@ def test_the_lines_of_python_make_it_again(series: Session, kind: str) -> None:
         "swap": {"donor": "test/7", "modes": [0], "amount": 1.5},
         "sample": {"factors": ["static"], "seed": 2},
     }
-    made = series.editor.make(edit(kind, **more.get(kind, {})))
+    made = series.editor.apply(edit(kind, **more.get(kind, {})))
     names: dict[str, Any] = {}
     exec(made.python, names)
     np.testing.assert_allclose(names["x"], made.x, rtol=1e-5, atol=1e-6)
 
 
 def test_the_shell_command_makes_it_again(series: Session, tmp_path: Path) -> None:
-    made = series.editor.make(edit("swap", donor="test/7", modes=[0], amount=1.5))
+    made = series.editor.apply(edit("swap", donor="test/7", modes=[0], amount=1.5))
     words = made.shell.split()
     assert words[0] == "diskoop"
     subprocess.run([sys.executable, "-m", *words, "--out", str(tmp_path / "out")], check=True, capture_output=True)
@@ -185,7 +185,7 @@ def test_names_are_saved_and_taken_back(series_run: Path, tmp_path: Path) -> Non
     facts = session.rename({old: "tempo"})
     assert "tempo" in [factor["name"] for factor in facts["factors"]]
     assert load(run).require_factors().names[0] == "tempo"
-    assert session.editor.make(edit("swap", donor="test/7", factors=["tempo"])).caption.count("tempo") == 1
+    assert session.editor.apply(edit("swap", donor="test/7", factors=["tempo"])).caption.count("tempo") == 1
     with pytest.raises(InputError, match="a factor's name begins with a letter"):
         session.rename({"tempo": "<b>"})
     assert session.undo()["can_undo"] is False
@@ -202,7 +202,7 @@ def test_a_film_is_taken_apart(video: Session, tmp_path: Path) -> None:
     film = write_film(tmp_path / "walk.gif", moving_square(8))
     (clip,) = video.library.upload("C:\\films\\walk.gif", film.read_bytes())
     assert video.library.describe(ClipId.parse(clip))["name"] == "walk.gif"
-    made = video.editor.make(edit("swap", clip, donor="test/3", factors=["dynamic"]))
+    made = video.editor.apply(edit("swap", clip, donor="test/3", factors=["dynamic"]))
     assert made.x.shape == (8, 3, 32, 32)
     assert made.shell == ""
     assert video.library.splits()[UPLOADS] == 1
@@ -213,10 +213,10 @@ def test_a_table_and_a_recording_are_taken_apart(series_run: Path, sound_run: Pa
     series, sound = Session(series_run), Session(sound_run)
     table = write_csv(tmp_path / "mine.csv", {f"f{i}": np.random.default_rng(i).normal(size=24) for i in range(8)})
     (clip,) = series.library.upload("mine.csv", table.read_bytes())
-    assert series.editor.make(edit("reconstruction", clip)).x.shape == (24, 8)
+    assert series.editor.apply(edit("reconstruction", clip)).x.shape == (24, 8)
     recording = write_sound(tmp_path / "mine.wav", tone(0.5))
     (clip,) = sound.library.upload("mine.wav", recording.read_bytes())
-    assert sound.editor.make(edit("swap", clip, donor="test/0", factors=["static"])).x.shape[1] == 201
+    assert sound.editor.apply(edit("swap", clip, donor="test/0", factors=["static"])).x.shape[1] == 201
     series.close()
     sound.close()
 
@@ -273,7 +273,7 @@ def test_without_its_data_a_run_still_takes_files_apart(sound_run: Path, tmp_pat
         assert "there is no file or folder" in str(session.library.problem)
         recording = write_sound(tmp_path / "mine.wav", tone(0.5))
         (clip,) = session.library.upload("mine.wav", recording.read_bytes())
-        assert len(session.editor.make(edit("reconstruction", clip)).x) > 10
+        assert len(session.editor.apply(edit("reconstruction", clip)).x) > 10
         session.close()
     finally:
         hidden.rename(away)
@@ -288,7 +288,7 @@ def test_a_training_is_followed_to_its_end(tmp_path: Path) -> None:
     facts = session.facts()
     assert not facts["is_finished"]
     assert "at the last checkpoint" in facts["fitted_on"]
-    before = session.editor.make(edit("swap", donor="test/7", factors=["static"])).x
+    before = session.editor.apply(edit("swap", donor="test/7", factors=["static"])).x
     version = session.training()["version"]
     assert session.training()["version"] == version  # nothing new
     loop.resume(path, reporter=Quiet())
@@ -296,7 +296,7 @@ def test_a_training_is_followed_to_its_end(tmp_path: Path) -> None:
     assert followed["is_finished"]
     assert followed["version"] > version
     assert len(followed["rows"]) == 3
-    after = session.editor.make(edit("swap", donor="test/7", factors=["static"])).x
+    after = session.editor.apply(edit("swap", donor="test/7", factors=["static"])).x
     assert (before != after).any()
     finished = load(path)
     expected = finished.decompose(finished.data("test").select([3, 7])).swap("static", donor={0: 1}).decode()[0]
@@ -315,7 +315,7 @@ def test_a_pretrained_run_needs_neither_its_set_nor_a_folder(tmp_path: Path, mon
     assert session.facts()["name"] == "pretrained:puppets"
     assert "verdict: good" in session.verdict()["sentences"][-1]
     swap = {"donor": "examples/9", "factors": ["hair"]}
-    made = session.editor.make(edit("swap", "examples/3", **swap))
+    made = session.editor.apply(edit("swap", "examples/3", **swap))
     assert made.shell == "diskoop swap pretrained:puppets hair --pair 3:9"
     names: dict[str, Any] = {}
     exec(made.python, names)
@@ -324,7 +324,7 @@ def test_a_pretrained_run_needs_neither_its_set_nor_a_folder(tmp_path: Path, mon
     session.rename({"hair": "haircut"})
     assert session.facts()["path"] == "runs/pretrained-puppets"
     assert "haircut" in load("pretrained:puppets").require_factors().names  # the copy, from now on
-    assert session.editor.make(edit("swap", "examples/3", **(swap | {"factors": ["haircut"]}))).shell.startswith(
+    assert session.editor.apply(edit("swap", "examples/3", **(swap | {"factors": ["haircut"]}))).shell.startswith(
         "diskoop swap runs/pretrained-puppets haircut"
     )
     session.undo()

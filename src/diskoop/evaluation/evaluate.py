@@ -147,7 +147,7 @@ def cache_inputs(run: Run, context: EvalContext) -> dict[str, Any]:
         "operator": run.operator.source,
         "factors": None if run.factors is None else _describe_factors(run.factors),
         "commit": commit(),
-        "config": [config.repeats, config.batch_size, config.seed, config.search_batches],
+        "config": [config.repeats, config.batch_size, config.seed, config.search_batches, config.search_blocks],
         "clips": [fingerprint(each) for each in sets],
         "labels": [
             context.motion_label,

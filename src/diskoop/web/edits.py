@@ -27,11 +27,11 @@ CACHED_EDITS = 64  # results that are kept, so that a picture's sound and files 
 CACHED_PARTS = 64  # pairs of clips whose latents are kept, so that a slider only decodes
 
 
-class Edit(BaseModel):
+class EditRequest(BaseModel):
     """What to make of a clip. Clips are ids such as `test/12`.
 
     Example:
-        >>> Edit(kind="swap", source="test/3", donor="test/7", factors=["static"]).amount
+        >>> EditRequest(kind="swap", source="test/3", donor="test/7", factors=["static"]).amount
         1.0
     """
 
@@ -49,7 +49,7 @@ class Edit(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Edited:
+class EditResult:
     """A sequence that an edit gave."""
 
     x: NDArray[Any]  # (time, ...) in the data's own units
@@ -71,9 +71,9 @@ class Editor:
         self.run, self.library = run, library
         self._lock = RLock()  # networks use all cores: two edits at once would only slow each other down
         self._parts: OrderedDict[tuple[str, ...], Decomposition] = OrderedDict()
-        self._edits: OrderedDict[Edit, Edited] = OrderedDict()
+        self._edits: OrderedDict[EditRequest, EditResult] = OrderedDict()
 
-    def make(self, edit: Edit) -> Edited:
+    def apply(self, edit: EditRequest) -> EditResult:
         """The sequence that an edit gives.
 
         Raises:
@@ -87,10 +87,10 @@ class Editor:
             self._edits.move_to_end(edit)
             return self._edits[edit]
 
-    def stages(self, edit: Edit, count: int) -> list[Edited]:
+    def stages(self, edit: EditRequest, count: int) -> list[EditResult]:
         """A swap with `count` amounts that grow evenly from 0 to the edit's own."""
         amounts = np.linspace(0, edit.amount, count).tolist()
-        return [self.make(edit.model_copy(update={"amount": amount})) for amount in amounts]
+        return [self.apply(edit.model_copy(update={"amount": amount})) for amount in amounts]
 
     def code(self, clips: Sequences, factor: FactorLike) -> NDArray[np.float64]:
         """(n, k): the part of the latents that belongs to `factor`, averaged over time."""
@@ -100,17 +100,17 @@ class Editor:
 
     # --- kinds of edits
 
-    def _original(self, edit: Edit) -> Edited:
+    def _original(self, edit: EditRequest) -> EditResult:
         clips, index = self.library.find(ClipId.parse(edit.source))
         load = self._load_lines([edit.source])
-        return Edited(_frames(clips, index), self._name(edit.source), "", "\n".join([*load, "x = clips.x[0]"]))
+        return EditResult(_frames(clips, index), self._name(edit.source), "", "\n".join([*load, "x = clips.x[0]"]))
 
-    def _reconstruction(self, edit: Edit) -> Edited:
+    def _reconstruction(self, edit: EditRequest) -> EditResult:
         x = self._decompose((edit.source,)).rows()[0][1]
         lines = [*self._load_lines([edit.source]), "x = run.decompose(clips).decode()[0]"]
-        return Edited(x, f"{self._name(edit.source)}, as the model draws it", "", "\n".join(lines))
+        return EditResult(x, f"{self._name(edit.source)}, as the model draws it", "", "\n".join(lines))
 
-    def _swap(self, edit: Edit) -> Edited:
+    def _swap(self, edit: EditRequest) -> EditResult:
         if edit.donor is None:
             raise InputError("a swap needs a donor, such as test/7")
         pair = (edit.source, edit.donor)
@@ -126,9 +126,9 @@ class Editor:
             *self._load_lines(pair),
             f"x = run.decompose(clips).swap({factor!r}, donor={{0: 1}}{amount}).decode()[0]",
         ]
-        return Edited(x, caption, self._swap_command(edit, factor), "\n".join(lines))
+        return EditResult(x, caption, self._swap_command(edit, factor), "\n".join(lines))
 
-    def _sample(self, edit: Edit) -> Edited:
+    def _sample(self, edit: EditRequest) -> EditResult:
         source = ClipId.parse(edit.source)
         clips, index = self.library.find(source)
         others = [i for i in range(len(clips)) if i != index]
@@ -150,9 +150,9 @@ class Editor:
             f"weights = torch.tensor([[0, {share!r}, {1 - share!r}], [0, 1, 0], [0, 0, 1]])",
             f"x = run.decompose(clips).mix({factor!r}, weights).decode()[0]",
         ]
-        return Edited(x, f"{self._name(edit.source)} with {name} mixed from {donors}", "", "\n".join(lines))
+        return EditResult(x, f"{self._name(edit.source)} with {name} mixed from {donors}", "", "\n".join(lines))
 
-    def _forecast(self, edit: Edit) -> Edited:
+    def _forecast(self, edit: EditRequest) -> EditResult:
         clips, index = self.library.find(ClipId.parse(edit.source))
         length = int(clips.lengths[index])
         observed = edit.observed or max(2, length // 2)
@@ -170,11 +170,11 @@ class Editor:
             f"x = run.decompose(past).forecast({steps}).decode()[0]",
         ]
         caption = f"{self._name(edit.source)}, forecast after {observed} frames"
-        return Edited(x, caption, "", "\n".join(lines), forecast_from=observed)
+        return EditResult(x, caption, "", "\n".join(lines), forecast_from=observed)
 
     # --- helpers
 
-    def _selection(self, parts: Decomposition, edit: Edit) -> tuple[list[str] | list[int], str]:
+    def _selection(self, parts: Decomposition, edit: EditRequest) -> tuple[list[str] | list[int], str]:
         """What is taken from a donor, and its name in a caption."""
         if bool(edit.factors) == bool(edit.modes):
             raise InputError(f"expected factors or modes to take, got {list(edit.factors)} and {list(edit.modes)}")
@@ -224,7 +224,7 @@ class Editor:
         size = f", size={found.shape[-1]}" if found.is_video else ""
         return f"diskoop.load_data({found.clip_name(index)!r}, 'all'{size}).select([{index}])"
 
-    def _swap_command(self, edit: Edit, factor: list[str] | list[int]) -> str:
+    def _swap_command(self, edit: EditRequest, factor: list[str] | list[int]) -> str:
         source, donor = ClipId.parse(edit.source), ClipId.parse(edit.donor or "")
         if source.split != donor.split or source.split == UPLOADS:
             return ""

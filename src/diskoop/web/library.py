@@ -1,4 +1,4 @@
-"""the clips that an explorer shows: examples or splits of a run's own data, and files that a visitor brings"""
+"""the clips that an explorer shows: examples or splits of a run's own data, and uploaded files"""
 
 import shutil
 import tempfile
@@ -9,15 +9,14 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like, without_splits
+from diskoop.data import SPLITS, Sequences, load_split, open_data, without_splits
 from diskoop.data.sequences import SplitName
 from diskoop.errors import InputError, suggest
 from diskoop.run import Run
 
-UPLOADS = "yours"  # the split of uploaded files
+UPLOADS = "uploads"  # the split of uploaded files
 EXAMPLES = "examples"  # the split of clips that come with a run
 MAX_PAGE = 200  # clips in a page of a listing
 
@@ -42,7 +41,7 @@ class ClipId:
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that a visitor brought: its sequences are clips `first` to `last` of the split UPLOADS."""
+    """A file that was uploaded: its sequences are clips `first` to `last` of the split UPLOADS."""
 
     name: str
     clips: Sequences
@@ -180,7 +179,7 @@ class ClipLibrary:
         return indices
 
     def upload(self, name: str, content: bytes) -> list[str]:
-        """Read a file that a visitor brought, as the run's own data are read.
+        """Read a file that was uploaded, as the run's own data are read.
 
         Args:
             name: of the file; only its last part counts.
@@ -210,24 +209,14 @@ class ClipLibrary:
             return [str(ClipId(UPLOADS, index)) for index in range(first, first + len(clips))]
 
     def _read(self, file: Path) -> Sequences:
-        wanted = frame_shape(self._run)
-        settings = without_splits(settings_like(self._run.settings.data, file))
-        if len(wanted) == 3:
-            settings = settings.model_copy(update={"size": wanted[-1]})
-        clips = open_data(settings)
+        wanted = self._run.frame_shape
+        clips = open_data(without_splits(self._run.settings_for(file)))
         if clips.shape[2:] != wanted:
             raise InputError(
                 f"{file.name} has frames of shape {tuple(clips.shape[2:])}, and this run was trained on {wanted}"
             )
         self._run.decompose(clips.select([0]))  # checks the names of features, too
         return replace(clips, clip_names=[file.name]) if clips.clip_count == 1 else clips
-
-
-@torch.no_grad()
-def frame_shape(run: Run) -> tuple[int, ...]:
-    """The shape of a frame that a run's model draws."""
-    weight = next(run.model.parameters())
-    return tuple(run.model.eval().decode(weight.new_zeros(1, 2, run.settings.model.k)).shape[2:])
 
 
 def _word(clips: Sequences, label: str, code: Any) -> str:

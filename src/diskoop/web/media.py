@@ -182,7 +182,7 @@ def data_url(content: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
-def view(x: NDArray[Any], units: Units) -> dict[str, Any]:
+def to_payload(x: NDArray[Any], units: Units) -> dict[str, Any]:
     """A sequence (time, ...) in the data's own units as the JSON object that pages draw.
 
     Returns:

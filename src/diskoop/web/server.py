@@ -18,9 +18,9 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diskoop.errors import InputError
-from diskoop.web.edits import Edit
+from diskoop.web.edits import EditRequest
 from diskoop.web.library import MAX_PAGE
-from diskoop.web.media import KINDS, download, sound, view
+from diskoop.web.media import KINDS, download, sound, to_payload
 from diskoop.web.session import Session
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -114,25 +114,25 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
         return session.library.listing(split, first, count, labels, text)
 
     @app.post("/api/edit")
-    def edit(edit: Edit) -> dict[str, Any]:
+    def edit(edit: EditRequest) -> dict[str, Any]:
         return _edited(session, edit)
 
     @app.post("/api/stages")
-    def stages(edit: Edit, count: Annotated[int, Query(ge=2, le=MAX_STAGES)] = 5) -> dict[str, Any]:
+    def stages(edit: EditRequest, count: Annotated[int, Query(ge=2, le=MAX_STAGES)] = 5) -> dict[str, Any]:
         units = session.run.units
         made = session.editor.stages(edit, count)
-        return {"stages": [{"caption": each.caption, "view": view(each.x, units)} for each in made]}
+        return {"stages": [{"caption": each.caption, "view": to_payload(each.x, units)} for each in made]}
 
     @app.get("/api/sound")
     def play(edit: str) -> Response:
-        made = session.editor.make(_parse_edit(edit))
+        made = session.editor.apply(_parse_edit(edit))
         if session.run.units.rate is None:
             raise InputError("this run's sequences are no sound")
         return Response(sound(made.x), media_type=KINDS["wav"])
 
     @app.get("/api/download")
     def save(edit: str, suffix: str) -> Response:
-        made = session.editor.make(_parse_edit(edit))
+        made = session.editor.apply(_parse_edit(edit))
         content = download(made.x, session.run.units, suffix)
         name = quote(f"{made.caption[:120]}.{suffix}", safe="")
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
@@ -172,21 +172,21 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
     return app
 
 
-def _edited(session: Session, edit: Edit) -> dict[str, Any]:
-    made = session.editor.make(edit)
+def _edited(session: Session, edit: EditRequest) -> dict[str, Any]:
+    made = session.editor.apply(edit)
     return {
         "caption": made.caption,
-        "view": view(made.x, session.run.units),
+        "view": to_payload(made.x, session.run.units),
         "shell": made.shell,
         "python": made.python,
         "forecast_from": made.forecast_from,
     }
 
 
-def _parse_edit(text: str) -> Edit:
+def _parse_edit(text: str) -> EditRequest:
     """An edit in the address of a file."""
     try:
-        return Edit.model_validate_json(text)
+        return EditRequest.model_validate_json(text)
     except ValidationError as error:
         raise InputError(_first_problem(error.errors())) from None
 

@@ -16,7 +16,7 @@ from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.run import Run, load, load_unfinished
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.web.edits import Editor
-from diskoop.web.library import ClipId, ClipLibrary, frame_shape
+from diskoop.web.library import ClipId, ClipLibrary
 from diskoop.web.media import kind_of
 
 MAX_MAP_CLIPS = 400  # points of a map
@@ -70,7 +70,7 @@ class Session:
     def facts(self) -> dict[str, Any]:
         """The run, its spectrum and its factors."""
         with self._lock:
-            run, shape = self.run, frame_shape(self.run)
+            run, shape = self.run, self.run.frame_shape
             kind = kind_of(run.units, shape)
             features = list(run.units.feature_names(shape[0])) if kind == "series" else []
             return {

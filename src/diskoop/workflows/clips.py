@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import FactorLike
 from diskoop.analysis.verdict import Verdict
-from diskoop.data import SPLITS, Sequences, load_split, open_data, settings_like, without_splits
+from diskoop.data import SPLITS, Sequences, load_split, open_data, without_splits
 from diskoop.errors import InputError, suggest
 from diskoop.run import HeldOut, Run, load
 from diskoop.workflows.console import print_note
@@ -32,7 +32,7 @@ def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
     if run.folder.source is None:
         return run
     print_note(f"{run.folder.name} is read only and has been copied to {run.folder.path}, which is used from now on")
-    return replace(run, folder=run.folder.editable())
+    return replace(run, folder=run.folder.writable_copy())
 
 
 def choose_device(name: str) -> str:
@@ -62,7 +62,7 @@ def load_clips(run: Run, data: str | None = None, split: str | None = None) -> S
     if split is not None and split not in SPLITS:
         raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
     if data is not None:
-        settings = settings_like(run.settings.data, data)
+        settings = run.settings_for(data)
         if split is None and settings.path is not None:
             return open_data(without_splits(settings))
         return open_data(settings).split(split or "all")

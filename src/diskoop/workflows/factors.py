@@ -195,12 +195,12 @@ def load_classifier(run: Run) -> Classifier:
     return load_or_train_classifier(open_data(settings), str(device)).reliable(settings)
 
 
-def score_factors(run: Run, most: int | None = None) -> tuple[dict[str, Any], list[Path]]:
+def score_factors(run: Run, max_clips: int | None = None) -> tuple[dict[str, Any], list[Path]]:
     """Match factors to labels in the training split, swap each in the test split, and classify the results.
 
     Args:
         run: with factors.
-        most: clips of each split at most, drawn with a fixed seed; None is all.
+        max_clips: clips of each split at most, drawn with a fixed seed; None is all.
 
     Returns:
         The scores as a JSON object, with all factors of a label joined and, as `single`, with one factor a label;
@@ -212,7 +212,7 @@ def score_factors(run: Run, most: int | None = None) -> tuple[dict[str, Any], li
     except InputError as error:
         return {"no_score": str(error)}, []
     accuracy = classifier.check_accuracy(run.settings.data)
-    train, test = (_some(run.data(split), most) for split in SCORED_SPLITS)
+    train, test = (_some(run.data(split), max_clips) for split in SCORED_SPLITS)
     matched = match_factors(run, train, classifier)
     joined, alone = swap_matrices(
         run.decompose(test),
@@ -231,14 +231,15 @@ def score_factors(run: Run, most: int | None = None) -> tuple[dict[str, Any], li
     }
     command = f"diskoop factors {shlex.quote(run.folder.name)} --score"
     kept = {"command": command, "model": weights_checksum(run.model), "labels": joined.labels} | facts
-    write_text(run.folder.scores, json.dumps(kept, indent=1) + "\n")
+    folder = run.folder.writable_copy()
+    write_text(folder.scores, json.dumps(kept, indent=1) + "\n")
     title = score_text(joined.score, joined.kept, joined.chance_score)
-    path = run.folder.path / "matrix.png"
+    path = folder.path / "matrix.png"
     return facts, [draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)]
 
 
-def _some(clips: Sequences, most: int | None) -> Sequences:
-    return clips if most is None else clips.select(np.sort(draw_indices(len(clips), most, 0)))
+def _some(clips: Sequences, max_clips: int | None) -> Sequences:
+    return clips if max_clips is None else clips.select(np.sort(draw_indices(len(clips), max_clips, 0)))
 
 
 def _matrix_facts(result: SwapMatrices) -> dict[str, Any]:

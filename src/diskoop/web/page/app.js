@@ -5,7 +5,7 @@ import { ClipMap } from "./map.js";
 import { Clock, Stage, Video, spectrogram } from "./player.js";
 import { Spectrum } from "./spectrum.js";
 import { Training } from "./training.js";
-import { byId, el, get, latest, post, postFile, say, short } from "./util.js";
+import { byId, el, get, coalesce, post, postFile, showToast, short } from "./util.js";
 
 const STAGES = 6; // of the film strip
 const DOWNLOADS = { video: ["webp", "mp4", "npz"], sound: ["wav", "npz"], series: ["csv", "npz"] };
@@ -80,7 +80,7 @@ function belongs(mode, name) {
   return (mode.factors[name] ?? 0) > 0.25;
 }
 
-const refresh = latest(async () => {
+const refresh = coalesce(async () => {
   byId("stage").classList.add("loading");
   try {
     await showClip("source");
@@ -162,7 +162,7 @@ function drawSeries(forecastFrom) {
 }
 
 /** The result with growing amounts, from the source to the donor. */
-const drawFilm = latest(async () => {
+const drawFilm = coalesce(async () => {
   if (state.facts.kind === "series") return;
   const edit = { ...currentEdit(), amount: 1 };
   const { stages } = await post(`/api/stages?count=${STAGES}`, edit);
@@ -200,7 +200,7 @@ function setAmount(amount) {
 }
 
 // While a slider moves only the result changes.
-const slide = latest(showResult);
+const slide = coalesce(showResult);
 
 function pickClip(id) {
   choose({ [state.slot]: id });
@@ -312,17 +312,17 @@ function showPanel(name) {
   if (name === "map") map.open(gallery.split, state.facts.factors.map((factor) => factor.name), state.factors[0] ?? "static");
 }
 
-async function bring(file) {
+async function uploadFile(file) {
   if (!file) return;
   try {
-    say(`Reading ${file.name} …`, false);
+    showToast(`Reading ${file.name} …`, false);
     const { clips } = await postFile(file);
     showPanel("gallery");
-    await gallery.open("yours");
+    await gallery.open("uploads");
     choose({ source: clips[0], donor: state.donor ?? clips[clips.length - 1] });
-    say(`${file.name}: ${clips.length} clip${clips.length > 1 ? "s" : ""}`, false);
+    showToast(`${file.name}: ${clips.length} clip${clips.length > 1 ? "s" : ""}`, false);
   } catch (error) {
-    say(error.message);
+    showToast(error.message);
   }
 }
 
@@ -379,9 +379,9 @@ function listen() {
     button.addEventListener("click", async () => {
       try {
         await navigator.clipboard.writeText(byId(button.dataset.copy).textContent);
-        say("Copied", false);
+        showToast("Copied", false);
       } catch {
-        say("This browser does not let pages copy; select the text instead.");
+        showToast("This browser does not let pages copy; select the text instead.");
       }
     });
   }
@@ -400,7 +400,7 @@ function listen() {
     await post("/api/undo", {});
     await loadRun();
   }));
-  byId("filters").addEventListener("change", (event) => event.target.id === "file" && bring(event.target.files[0]));
+  byId("filters").addEventListener("change", (event) => event.target.id === "file" && uploadFile(event.target.files[0]));
   listenForFiles();
 }
 
@@ -416,7 +416,7 @@ async function rename(from, to) {
     byId("rename").hidden = true;
     state.factors = [to];
     await loadRun();
-    say(`${from} is called ${to} from now on, in the run's folder too`, false);
+    showToast(`${from} is called ${to} from now on, in the run's folder too`, false);
   });
 }
 
@@ -424,7 +424,7 @@ async function attempt(work) {
   try {
     await work();
   } catch (error) {
-    say(error.message);
+    showToast(error.message);
   }
 }
 
@@ -441,7 +441,7 @@ function listenForFiles() {
     event.preventDefault();
     depth = 0;
     show(0);
-    bring(event.dataTransfer.files[0]);
+    uploadFile(event.dataTransfer.files[0]);
   });
 }
 
@@ -457,7 +457,7 @@ async function start() {
   if (state.source !== null) choose({});
   else markSelection();
   training.watch();
-  loadVerdict().catch((error) => say(error.message));
+  loadVerdict().catch((error) => showToast(error.message));
 }
 
 /** Two clips to begin with: the first, and one from the middle. */
@@ -467,4 +467,4 @@ function firstClips() {
   return [`${gallery.split}/0`, `${gallery.split}/${Math.floor(total / 2)}`];
 }
 
-start().catch((error) => say(error.message));
+start().catch((error) => showToast(error.message));

@@ -1,7 +1,7 @@
 // Clips in pages, filtered by split, label and name. A click makes one the source or the donor.
 import { sparkline } from "./chart.js";
 import { Video, spectrogram } from "./player.js";
-import { byId, el, get, post, say } from "./util.js";
+import { byId, el, get, post, showToast } from "./util.js";
 
 const PAGE = 24;
 
@@ -62,7 +62,7 @@ export class Gallery {
   change(choice) {
     Object.assign(this, choice, { first: 0, picked: null });
     if ("split" in choice) this.drawFilters();
-    this.load().catch((error) => say(error.message));
+    this.load().catch((error) => showToast(error.message));
   }
 
   /** Show the clips that were picked in a map. */
@@ -101,7 +101,7 @@ export class Gallery {
 
   turn(first) {
     this.first = Math.max(0, first);
-    this.load().catch((error) => say(error.message));
+    this.load().catch((error) => showToast(error.message));
   }
 
   card(clip) {

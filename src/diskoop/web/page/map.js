@@ -1,5 +1,5 @@
 // Clips as points, near each other where a factor is alike. A click picks one, a lasso picks several.
-import { byId, el, get, latest, svg } from "./util.js";
+import { byId, el, get, coalesce, svg } from "./util.js";
 
 const SIZE = 480;
 const MARGIN = 14;
@@ -11,7 +11,7 @@ export class ClipMap {
     this.onPick = onPick;
     this.onLasso = onLasso;
     this.label = "";
-    this.load = latest(async (split, factor) => {
+    this.load = coalesce(async (split, factor) => {
       byId("map").replaceChildren(el("p", { class: "muted" }, `Placing the clips of ${split} by ${factor} …`));
       const { points, of } = await get("/api/map", { split, factor });
       this.points = points;

@@ -1,6 +1,6 @@
 // Curves of a training, and a watch on one that goes on.
 import { chart } from "./chart.js";
-import { byId, el, get, say } from "./util.js";
+import { byId, el, get, showToast } from "./util.js";
 
 const SECONDS = 5;
 const UNINTERESTING = ["step", "epoch", "lr", "seconds", "waited"];
@@ -21,7 +21,7 @@ export class Training {
       this.version = facts.version;
       if (facts.is_finished) return;
     } catch (error) {
-      say(error.message);
+      showToast(error.message);
     }
     setTimeout(() => this.watch(), SECONDS * 1000);
   }

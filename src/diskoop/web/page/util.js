@@ -52,17 +52,17 @@ async function answer(response) {
 }
 
 /** Show a message for some seconds. */
-export function say(text, isError = true) {
+export function showToast(text, isError = true) {
   const toast = byId("toast");
   toast.textContent = text;
   toast.classList.toggle("error", isError);
   toast.hidden = false;
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => (toast.hidden = true), isError ? 9000 : 3000);
+  clearTimeout(showToast.timer);
+  showToast.timer = setTimeout(() => (toast.hidden = true), isError ? 9000 : 3000);
 }
 
 /** Runs only the newest call: what comes while one is under way waits, and replaces what waited before. */
-export function latest(work) {
+export function coalesce(work) {
   let isBusy = false;
   let waiting = null;
   return async function run(...args) {
@@ -74,7 +74,7 @@ export function latest(work) {
     try {
       await work(...args);
     } catch (error) {
-      say(error.message);
+      showToast(error.message);
     } finally {
       isBusy = false;
       if (waiting) {
