@@ -66,8 +66,9 @@ class RunFolder:
         copy = RunFolder(self.path)
         if not copy.settings.exists():
             with atomic_folder(self.path) as temporary:
-                for file in self.source.iterdir():
-                    shutil.copyfile(file, temporary / file.name)  # without permissions: the package may be read only
+                # Without permissions: the package may be read only.
+                shutil.copytree(self.source, temporary, copy_function=shutil.copyfile, dirs_exist_ok=True)
+                temporary.chmod(0o700)
         return copy
 
     @property
