@@ -121,6 +121,8 @@ class ModelSettings(Section):
     decoder_memory: Literal["lstm", "lstm_init", "none"] = "lstm"
     # Principal components of frames beside the networks, which then start from PCA with DMD and learn what is left.
     pca_skip: bool = False
+    # How many of the latents are statistics of the whole clip, equal in all its frames; the first of the static ones.
+    pooled: NonNegativeInt = 0
     dropout: Fraction = 0.2  # on the latents that are decoded for reconstruction
     noise: NonNegativeFloat = 0.0  # uniform, added to the latents before the operator is solved
     # Noise on the latents that are decoded for reconstruction, inside the dynamic part and with its covariance; 1 is as
@@ -212,6 +214,11 @@ class Settings(Section):
             raise ValueError(
                 f"spectrum.static = {static} with model.operator_scope = sequence: one trajectory excites one "
                 "eigenvalue 1 only, so spectrum.static must be 0 or 1 there"
+            )
+        if (pooled := self.model.pooled) and not (self.model.pca_skip and pooled <= static < k):
+            raise ValueError(
+                f"model.pooled = {pooled} needs model.pca_skip = true and model.pooled <= spectrum.static < model.k, "
+                f"got {str(self.model.pca_skip).lower()}, {static} and {k}"
             )
         if self.model.operator_scope == "sequence" or not 0 < static < k:
             takes_parts = {f"loss.{t.weight}": getattr(loss, t.weight) for t in LOSS_TERMS.values() if t.needs_static}
