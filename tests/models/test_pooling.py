@@ -129,6 +129,15 @@ def test_settings_that_cannot_be_pooled_are_told(changes: dict[str, Any]) -> Non
         Settings.of({"model": model, "spectrum": {"static": 3}})
 
 
+def test_as_many_are_pooled_as_are_static() -> None:
+    model = {"k": 20, "pca_skip": True, "pooled": "static"}
+    assert Settings.of({"model": model, "spectrum": {"static": 5}}).model.pooled == 5
+    assert Settings.of({"model": model, "spectrum": {"static": "auto"}}).model.pooled == 9
+    assert Settings.of({"model": model}).model.pooled == 8
+    with pytest.raises(InputError, match=r"model\.pooled should be a whole number or static"):
+        Settings.of({"model": model | {"pooled": "all"}})
+
+
 def test_few_windows_have_fewer_pooled_latents() -> None:
     settings = Settings.of({"model": {"pca_skip": True, "k": 20, "pooled": 10}, "spectrum": {"static": 10}})
     fitted, _ = loop.fit_to_data(settings, signal())
