@@ -181,3 +181,14 @@ def test_a_run_with_pooled_latents_swaps_forecasts_and_is_loaded_again(network: 
     assert np.array_equal(again.decode(), run.decompose(clips).decode())
     assert run.decompose(clips.select([0])).decode().shape == (1, 16, 4)  # one clip alone
     assert run.verdict("test").within == pytest.approx(0, abs=1e-6)
+
+
+def test_a_run_with_pooled_latents_resumes_bit_equal(tmp_path: Path) -> None:
+    model = {"k": 9, "h": 8, "pca_skip": True, "pooled": "static", "network": "framewise"}
+    values = {"data": {"name": "oscillators"}, "model": model, "spectrum": {"static": 3}, "train": {"steps": 12}}
+    settings = Settings.of(values)
+    loop.train(settings, tmp_path / "a", reporter=Quiet())
+    with pytest.raises(MemoryError):
+        loop.train(settings, tmp_path / "b", reporter=Quiet(crash_at=7))
+    loop.resume(tmp_path / "b", reporter=Quiet())
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
