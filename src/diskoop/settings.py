@@ -73,6 +73,12 @@ def _bool_or_auto(value: Any) -> Any:
     return value
 
 
+def _int_or_static(value: Any) -> Any:
+    if isinstance(value, str) and not value.isdecimal():  # static itself is a number by now, see Settings.of
+        raise ValueError("should be a whole number or static")
+    return value
+
+
 def _int_to_str(value: Any) -> Any:
     """YAML reads 32 as a number where the setting is a string."""
     return str(value) if type(value) is int else value
@@ -136,6 +142,8 @@ class ModelSettings(Section):
     decoder_memory: Literal["lstm", "lstm_init", "none"] = "lstm"
     # Principal components of frames beside the networks, which then start from PCA with DMD and learn what is left.
     pca_skip: bool = False
+    # How many of the latents are statistics of the whole clip, equal in all its frames; "static" is spectrum.static
+    pooled: Annotated[NonNegativeInt, BeforeValidator(_int_or_static)] = 0
     dropout: Fraction = 0.2  # on the latents that are decoded for reconstruction
     noise: NonNegativeFloat = 0.0  # uniform, added to the latents before the operator is solved
     # Noise on the latents that are decoded for reconstruction, inside the dynamic part and with its covariance; 1 is as
@@ -228,6 +236,11 @@ class Settings(Section):
                 f"spectrum.static = {static} with model.operator_scope = sequence: one trajectory excites one "
                 "eigenvalue 1 only, so spectrum.static must be 0 or 1 there"
             )
+        if (pooled := self.model.pooled) and not (self.model.pca_skip and pooled <= static < k):
+            raise ValueError(
+                f"model.pooled = {pooled} needs model.pca_skip = true and model.pooled <= spectrum.static < model.k, "
+                f"got {str(self.model.pca_skip).lower()}, {static} and {k}"
+            )
         if self.model.operator_scope == "sequence" or not 0 < static < k:
             takes_parts = {f"loss.{t.weight}": getattr(loss, t.weight) for t in LOSS_TERMS.values() if t.needs_static}
             for name, amount in (takes_parts | {"model.dynamic_noise": self.model.dynamic_noise}).items():
@@ -254,7 +267,7 @@ class Settings(Section):
     def of(cls, values: dict[str, Any]) -> "Settings":
         """Validated settings, or an InputError that names every key at fault."""
         try:
-            return cls.model_validate(_with_static_count(values))
+            return cls.model_validate(_with_pooled_count(_with_static_count(values)))
         except ValidationError as error:
             raise InputError("; ".join(_sentence(detail) for detail in error.errors())) from None
 
@@ -280,6 +293,17 @@ def _with_static_count(values: dict[str, Any]) -> dict[str, Any]:
         k = 0  # what is wrong with it is said when all settings are looked at
     static = round(STATIC_SHARE * (ModelSettings().k if k is None else k))
     return values | {"spectrum": spectrum | {"static": static}}
+
+
+def _with_pooled_count(values: dict[str, Any]) -> dict[str, Any]:
+    """`model.pooled: static` as a number, so that whoever changes spectrum.static need not know of it."""
+    spectrum, model = values.get("spectrum"), values.get("model")
+    if not (isinstance(model, dict) and model.get("pooled") == "static"):
+        return values
+    static = SpectrumSettings().static
+    return values | {
+        "model": model | {"pooled": spectrum.get("static", static) if isinstance(spectrum, dict) else static}
+    }
 
 
 def presets() -> list[str]:

@@ -276,6 +276,7 @@ def test_a_rehearsal_is_taken_back() -> None:
     [
         ({}, None),
         ({"model": {"ridge": 0.0}}, "model.ridge"),
+        ({"model": {"pca_skip": True, "pooled": 1}}, "model.pooled"),
         (
             {"model": {"operator_scope": "sequence"}, "spectrum": {"static": 1}, "loss": {"cycle": 0.0}},
             "model.operator_scope",

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from diskoop.errors import InputError, suggest
 from diskoop.models.frames import FrameDecoder, FrameEncoder, without_sigmoid
+from diskoop.models.framewise import FramewiseNetwork
 from diskoop.models.layers import full_precision
 from diskoop.models.residual import ResidualDecoder, ResidualEncoder
 from diskoop.models.signals import SignalDecoder, SignalEncoder
@@ -134,6 +135,18 @@ def signal_networks(frame: Sequence[int], settings: ModelSettings) -> tuple[nn.M
     return encoder, SignalDecoder(frame[0], settings.k, settings.h, settings.decoder_memory)
 
 
+@register_network("framewise")
+def framewise_networks(frame: Sequence[int], settings: ModelSettings) -> tuple[nn.Module, nn.Module]:
+    """Hidden layers for each frame of a signal alone: `model.h` wide in the decoder, which does most of the work."""
+    if len(frame) != 1 or settings.h is None:
+        raise InputError(
+            f"expected frames (feature,) and a width model.h for model.network = framewise, got {tuple(frame)} and "
+            f"{settings.h}"
+        )
+    encoder = FramewiseNetwork(frame[0], settings.k, settings.k)
+    return encoder, FramewiseNetwork(settings.k, settings.h, frame[0])
+
+
 def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoencoder:
     """The untrained model that `settings` describe, for frames of shape `frame`."""
     name = settings.network if settings.network != "auto" else "signals" if len(frame) == 1 else "frames"
@@ -141,6 +154,6 @@ def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoenc
         raise InputError(f"unknown model.network {name!r}; {suggest(name, [*NETWORKS, 'auto'])}")
     encoder, decoder = NETWORKS[name](frame, settings)
     if settings.pca_skip:
-        encoder = ResidualEncoder(encoder, frame, settings.k)
+        encoder = ResidualEncoder(encoder, frame, settings.k, settings.pooled)
         decoder = ResidualDecoder(without_sigmoid(decoder), frame, settings.k)
     return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope)

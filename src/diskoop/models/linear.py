@@ -4,7 +4,7 @@ Both are encoders and decoders of their own, the baselines of every run, and the
 left (`models.residual`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,9 +132,7 @@ def frame_moments(data: Sequences, width: int, seed: int) -> FrameMoments:
     frames = pairs = 0
     total, cross = torch.zeros_like(about), torch.zeros_like(basis.T)
     covariance, differences = torch.zeros(2, len(cross), len(cross), dtype=torch.float64)
-    for start in range(0, len(data), CHUNK):
-        x, mask = data.batch(np.arange(start, min(start + CHUNK, len(data))), basis)
-        real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+    for x, real in read_frames(data, basis):
         x = x.flatten(2) - about
         y = x @ basis  # (n, time, q)
         steps = (y[:, 1:] - y[:, :-1])[real[:, 1:]]
@@ -154,6 +152,18 @@ def frame_moments(data: Sequences, width: int, seed: int) -> FrameMoments:
         cross_covariance=cross / frames - torch.outer(along, moved),
         mean_square=float(sample.square().sum(1).mean()),
     )
+
+
+def read_frames(data: Sequences, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """All sequences, CHUNK at a time: frames (n, time, ...) in the model's units and which are real, (n, time).
+
+    Args:
+        data: the sequences.
+        like: its dtype and device are those of the frames.
+    """
+    for start in range(0, len(data), CHUNK):
+        x, mask = data.batch(np.arange(start, min(start + CHUNK, len(data))), like)
+        yield x, torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
 
 
 def _sample_frames(data: Sequences, seed: int) -> Tensor:

@@ -46,6 +46,8 @@ def capture_obstacle(settings: Settings, data: Sequences) -> str | None:
         return "clips of unequal length"
     if settings.train.augment is True:
         return "train.augment = true"
+    if settings.model.pooled:
+        return f"model.pooled = {settings.model.pooled}"
     return None
 
 

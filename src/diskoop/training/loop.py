@@ -21,6 +21,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped, counted
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model
+from diskoop.models.pooling import STATISTICS
 from diskoop.models.residual import start_from_pca
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
@@ -469,7 +470,8 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
     """Settings that fit the size of a training set, and a sentence for each that changed.
 
     Few clips do not determine many latents: models that start from PCA have at most one for every LATENT_WINDOWS
-    windows of frames. And few clips are shifted about, where `train.augment` is left to the data.
+    windows of frames, and no more pooled ones than there are statistics. And few clips are shifted about, where
+    `train.augment` is left to the data.
     """
     order = np.argsort(train_set.starts, kind="stable")
     starts, lengths = train_set.starts[order], train_set.lengths[order]
@@ -477,17 +479,33 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
     windows = int(covered // train_set.shape[1])
     changes: dict[str, Any] = {}
     notes = []
-    k = min(settings.model.k, max(MIN_LATENTS, windows // LATENT_WINDOWS))
-    if settings.model.pca_skip and k < settings.model.k:
-        static = round(settings.spectrum.static * k / settings.model.k)
-        changes |= {"model": {"k": k}, "spectrum": {"static": static}}
+    features = math.prod(train_set.shape[2:])
+    if (beyond := settings.model.pooled - STATISTICS * features) > 0:
+        settings = _with_latents(settings, *(count - beyond for count in _latent_counts(settings)))
+        k, static, pooled = _latent_counts(settings)
         notes.append(
-            f"only {counted(windows, 'window')} without overlap: model.k = {k} instead of {settings.model.k}, "
+            f"frames of {features} features have {pooled} statistics: model.pooled = {pooled}, model.k = {k} and "
             f"spectrum.static = {static}"
+        )
+    k = min(settings.model.k, max(MIN_LATENTS, windows // LATENT_WINDOWS))
+    if settings.model.pca_skip and k < (before := settings.model.k):
+        settings = _with_latents(settings, *(round(count * k / before) for count in _latent_counts(settings)))
+        notes.append(
+            f"only {counted(windows, 'window')} without overlap: model.k = {k} instead of {before}, "
+            f"spectrum.static = {settings.spectrum.static}"
         )
     if settings.train.augment == "auto":
         changes["train"] = {"augment": train_set.is_video and windows < AUGMENT_WINDOWS}
     return settings.replaced(changes), notes
+
+
+def _latent_counts(settings: Settings) -> tuple[int, int, int]:
+    """How many latents, how many of them are static, and how many are pooled."""
+    return settings.model.k, settings.spectrum.static, settings.model.pooled
+
+
+def _with_latents(settings: Settings, k: int, static: int, pooled: int) -> Settings:
+    return settings.replaced({"model": {"k": k, "pooled": pooled}, "spectrum": {"static": static}})
 
 
 def _load_splits(settings: Settings) -> tuple[Sequences, Sequences | None]:
