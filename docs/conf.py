@@ -23,7 +23,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 exclude_patterns = ["_build"]
 
 myst_heading_anchors = 4  # links such as evaluation.md#the-verdict
-smartquotes = False  # names and code in docstrings stay as they are
+smartquotes_action = "D"  # dashes only: quotes in docstrings are code
 default_role = "code"  # docstrings put names between single backticks
 
 autodoc_typehints_format = "short"
