@@ -35,6 +35,8 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 napoleon_use_rtype = False
 
+highlight_language = "text"
+
 html_theme = "furo"
 html_title = "diskoop"
 html_static_path = ["_static"]
@@ -74,7 +76,7 @@ def describe_fields(app: Any, what: str, name: str, thing: Any, options: Any, li
         lines[:] = [*inspect.cleandoc(thing.__doc__ or "").splitlines(), ""]
     is_record = what == "class" and (is_dataclass(thing) or hasattr(thing, "_fields") or hasattr(thing, "model_fields"))
     comments = field_comments(thing) if is_record else {}
-    if not comments:
+    if not comments or any(line.startswith(":param") for line in lines):  # none, or told in the docstring
         return
     kinds = inspect.get_annotations(thing)
     fields = [":Fields:"]
@@ -87,9 +89,12 @@ def describe_fields(app: Any, what: str, name: str, thing: Any, options: Any, li
     lines[place:place] = ["", *fields, ""]
 
 
+ARRAY = re.compile(r"ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[([^\]]+)\]\]")
+
+
 def shown_array(text: str) -> str:
     """NDArray[x] as it is written, not as what it stands for."""
-    return re.sub(r"ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[([^\]]+)\]\]", r"NDArray[\1]", text)
+    return ARRAY.sub(r"NDArray[\1]", text)
 
 
 def shorten_signature(
