@@ -16,7 +16,7 @@ import diskoop
 
 project = "diskoop"
 author = "The diskoop developers"
-copyright = "the diskoop developers, MIT licence"
+copyright = "The diskoop developers, MIT licence"
 version = release = diskoop.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
@@ -37,6 +37,8 @@ napoleon_use_rtype = False
 
 highlight_language = "text"
 
+templates_path = ["_templates"]
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_title = "diskoop"
 html_static_path = ["_static"]
