@@ -12,6 +12,11 @@ from io import StringIO
 from textwrap import dedent
 from typing import Any
 
+from docutils import nodes
+from numpy.typing import ArrayLike
+from sphinx import addnodes
+from sphinx.util.typing import stringify_annotation
+
 import diskoop
 
 project = "diskoop"
@@ -76,7 +81,8 @@ def describe_fields(app: Any, what: str, name: str, thing: Any, options: Any, li
     """Add the fields of a record to its docstring: what the source says in comments."""
     if what == "property":  # napoleon takes "(n, time): ..." for a type and what has it
         lines[:] = [*inspect.cleandoc(thing.__doc__ or "").splitlines(), ""]
-    is_record = what == "class" and (is_dataclass(thing) or hasattr(thing, "_fields") or hasattr(thing, "model_fields"))
+    marks = ("_fields", "model_fields", "_is_protocol")  # of named tuples, settings and protocols
+    is_record = what == "class" and (is_dataclass(thing) or any(hasattr(thing, mark) for mark in marks))
     comments = field_comments(thing) if is_record else {}
     if not comments or any(line.startswith(":param") for line in lines):  # none, or told in the docstring
         return
@@ -85,18 +91,20 @@ def describe_fields(app: Any, what: str, name: str, thing: Any, options: Any, li
     for field, comment in comments.items():
         kind = kinds.get(field, "")
         shown = kind if isinstance(kind, str) else inspect.formatannotation(kind, base_module="builtins")
-        shown = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", shown_array(shown))
+        shown = re.sub(r"ForwardRef\('(.*?)'\)|'([A-Z]\w*)'", r"\1\2", shown_array(shown))  # names that were quoted
+        shown = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", shown)
         fields.append(f"    * **{field}** (`{shown}`)" + (f": {comment}" if comment else ""))
     place = next((i for i, line in enumerate(lines) if line.startswith(".. rubric:: Example")), len(lines))
     lines[place:place] = ["", *fields, ""]
 
 
+ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 ARRAY = re.compile(r"ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[([^\]]+)\]\]")
 
 
 def shown_array(text: str) -> str:
-    """NDArray[x] as it is written, not as what it stands for."""
-    return ARRAY.sub(r"NDArray[\1]", text)
+    """NDArray[x] and ArrayLike as they are written, not as what they stand for."""
+    return ARRAY.sub(r"NDArray[\1]", text.replace(ARRAY_LIKE, "ArrayLike"))
 
 
 def shorten_signature(
@@ -106,6 +114,22 @@ def shorten_signature(
     return signature and shown_array(signature), returned and shown_array(returned)
 
 
+def shorten_properties(app: Any, page: Any) -> None:
+    """Types of properties, which no event of autodoc hands over, in the same way."""
+    for annotation in page.findall(addnodes.desc_annotation):
+        text = annotation.astext()
+        if (shorter := shown_array(text)) != text:
+            annotation.children = [nodes.Text(shorter)]
+
+
+def skip_fields(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Fields are told with the docstring: leave out those of named tuples, and functions that are a field's default."""
+    is_default = inspect.isfunction(thing) and thing.__name__ != name.rpartition(".")[2]
+    return True if is_default or type(thing).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", describe_fields)
     app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("doctree-read", shorten_properties)
