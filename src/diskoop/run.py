@@ -105,10 +105,14 @@ class Run:
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(home)
         z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)
         choice = self.settings.spectrum
-        fitted = self.operator if operator == "frozen" else fit_operator(z, mask)
+        fitted = self.operator if operator == "frozen" else self._fit_batch_operator(z, mask)
         order = MODE_ORDERS[choice.order]
         named = {} if self.factors is None else {each.name: each.factor for each in self.factors.factors}
         return Decomposition.of(self.model, fitted, clips, z, choice.static, order, mask, named)
+
+    def _fit_batch_operator(self, z: Tensor, mask: Tensor | None) -> Operator:
+        pooled = self.model.pooled
+        return fit_operator(z[..., pooled:], mask).beside_constants(pooled)
 
     def transform(self, clips: Sequences | NDArray[Any]) -> NDArray[np.float64]:
         """Codes of sequences, (n, 2k): the static and the dynamic part of the latents, averaged over time."""

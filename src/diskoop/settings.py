@@ -276,9 +276,11 @@ class Settings(Section):
         return Settings.of(merged(self.model_dump(), changes))
 
     def to_yaml(self) -> str:
+        """All settings as text, with the number of their format."""
         return yaml.safe_dump({"format": FORMAT, **self.model_dump()}, sort_keys=False)
 
     def save(self, path: str | Path) -> None:
+        """Write them to a YAML file."""
         write_text(path, self.to_yaml())
 
 

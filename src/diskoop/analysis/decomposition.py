@@ -98,6 +98,7 @@ class Decomposition:
 
     @property
     def units(self) -> Units:
+        """Units of the frames that `decode` returns."""
         return self.clips.units
 
     @property

@@ -41,12 +41,14 @@ class Units:
         return self.features or tuple(f"feature {number}" for number in range(1, count + 1))
 
     def to_model(self, x: Tensor) -> Tensor:
+        """Frames as the model sees them."""
         if self.offset == 0 and isinstance(self.scale, float | int):
             return x / self.scale  # pixels: bytes become float32 in the same pass
         x = x if x.is_floating_point() else x.float()
         return (x - _as_operand(self.offset, x)) / _as_operand(self.scale, x)
 
     def from_model(self, x: Tensor) -> Tensor:
+        """The way back: what the model decodes, in the data's own units and dtype."""
         dtype: torch.dtype = getattr(torch, self.dtype)
         x = x.double() if dtype == torch.float64 else x  # first, or a large offset eats float32's precision
         x = x * _as_operand(self.scale, x) + _as_operand(self.offset, x)
@@ -171,6 +173,7 @@ class Sequences:
 
     @property
     def is_video(self) -> bool:
+        """Whether frames are pictures, (channel, height, width)."""
         return self.frames.ndim == 4
 
     @property

@@ -84,6 +84,7 @@ class Classifier:
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """Labels that it classifies."""
         return tuple(label for label in self.values if label not in self.excluded)
 
     def describe(self) -> str:

@@ -125,14 +125,17 @@ class DciScores:
 
     @property
     def modularity(self) -> float:
+        """How far each group of codes is about one label."""
         return modularity(self.importance)
 
     @property
     def compactness(self) -> float:
+        """How far each label is in one group of codes."""
         return compactness(self.importance)
 
     @property
     def explicitness(self) -> float:
+        """How well labels are read, the mean of `accuracy`."""
         return float(self.accuracy.mean())
 
 

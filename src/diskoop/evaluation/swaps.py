@@ -130,6 +130,7 @@ class SwapMatrices:
 
     @property
     def chance_score(self) -> float:
+        """The score of doing nothing."""
         return chance_score(self.classes)
 
 

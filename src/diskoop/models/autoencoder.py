@@ -29,6 +29,7 @@ class KoopmanAutoencoder(nn.Module):
         decoder: latents and optionally a mask -> (batch, time, ...).
         ridge: of the operator's least squares, see `fit_operator`.
         scope: "batch" fits one operator to all sequences, "sequence" one to each.
+        pooled: how many latents, the first ones, the encoder pools over a clip: the operator leaves them as they are.
 
     Example:
         >>> model = KoopmanAutoencoder.for_shape((4,), k=6, h=8)
@@ -39,8 +40,11 @@ class KoopmanAutoencoder(nn.Module):
         (torch.Size([16, 10, 6]), torch.Size([6, 6]), torch.Size([16, 9, 6]), torch.Size([16, 10, 4]))
     """
 
-    def __init__(self, encoder: nn.Module, decoder: nn.Module, ridge: float = 1e-9, scope: str = "batch") -> None:
+    def __init__(
+        self, encoder: nn.Module, decoder: nn.Module, ridge: float = 1e-9, scope: str = "batch", pooled: int = 0
+    ) -> None:
         super().__init__()
+        self.pooled = pooled
         self.encoder = encoder
         self.decoder = decoder
         self.ridge = ridge
@@ -73,7 +77,8 @@ class KoopmanAutoencoder(nn.Module):
     def fit_operator(self, z: Tensor, mask: Tensor | None = None) -> Operator:
         """The operator that carries each latent of `z` (batch, time, k) to the next."""
         with full_precision(z):
-            return OPERATOR_SCOPES[self.scope](z, mask, self.ridge)
+            per_frame = z[..., self.pooled :]
+            return OPERATOR_SCOPES[self.scope](per_frame, mask, self.ridge).beside_constants(self.pooled)
 
     def predict(self, z: Tensor, operator: Operator) -> Tensor:
         """One-step prediction of frames 2 to time: latents (batch, time, k) -> (batch, time - 1, k)."""
@@ -156,4 +161,4 @@ def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoenc
     if settings.pca_skip:
         encoder = ResidualEncoder(encoder, frame, settings.k, settings.pooled)
         decoder = ResidualDecoder(without_sigmoid(decoder), frame, settings.k)
-    return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope)
+    return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope, settings.pooled)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from diskoop.errors import InputError
 
@@ -60,6 +61,22 @@ class Operator:
             z = z @ matrix
             future.append(z)
         return torch.cat(future, dim=-2)
+
+    def beside_constants(self, count: int) -> "Operator":
+        """The operator of latents whose first `count` are constant in time and whose others follow this one.
+
+        Neither part enters the other. Fitted together, a constant would get a small share in the others' next frames,
+        from which it could be read again.
+
+        Example:
+            >>> fit_operator(torch.randn(8, 5, 2)).beside_constants(1).matrix[0]
+            tensor([1., 0., 0.], dtype=torch.float64)
+        """
+        if count == 0:
+            return self
+        matrix = functional.pad(self.matrix, (count, 0, count, 0))
+        ones = torch.cat([matrix.new_ones(count), matrix.new_zeros(matrix.shape[-1] - count)])
+        return replace(self, matrix=matrix + torch.diag(ones), rank=self.rank + count)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,26 +14,26 @@ Penalty = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def distance_to_one(eigenvalues: Tensor) -> tuple[Tensor, Tensor]:
-    """|lambda - 1|^2, the paper's L_stat."""
+    """`|lambda - 1|^2`, the paper's L_stat."""
     offset = eigenvalues - 1
     return offset.abs().square(), 2 * offset
 
 
 def unit_modulus(eigenvalues: Tensor) -> tuple[Tensor, Tensor]:
-    """(|lambda|^2 - 1)^2: static modes may rotate, but neither grow nor decay."""
+    """`(|lambda|^2 - 1)^2`: static modes may rotate, but neither grow nor decay."""
     excess = eigenvalues.abs().square() - 1
     return excess.square(), 4 * excess * eigenvalues
 
 
 def modulus_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """|lambda| where it exceeds `radius`, else 0: the paper's L_dyn, discontinuous at `radius`."""
+    """`|lambda|` where it exceeds `radius`, else 0: the paper's L_dyn, discontinuous at `radius`."""
     modulus = eigenvalues.abs()
     outside = modulus > radius
     return torch.where(outside, modulus, 0.0), torch.where(outside, torch.sgn(eigenvalues), 0.0)
 
 
 def hinge_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """max(|lambda| - radius, 0): the gradient of `modulus_beyond`, with a continuous value.
+    """`max(|lambda| - radius, 0)`: the gradient of `modulus_beyond`, with a continuous value.
 
     Example:
         >>> value, gradient = hinge_beyond(torch.tensor([0.25 + 0j, 2.0 + 0j]), radius=0.5)
@@ -45,13 +45,13 @@ def hinge_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
 
 
 def real_beyond(eigenvalues: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Re(lambda) where it exceeds `radius`, else 0: fast oscillations are not penalised."""
+    """`Re(lambda)` where it exceeds `radius`, else 0: fast oscillations are not penalised."""
     outside = eigenvalues.real > radius
     return torch.where(outside, eigenvalues.real, 0.0), outside.to(eigenvalues.dtype)
 
 
 def ball_around_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[Tensor, Tensor]:
-    """max(delta - |lambda - 1|, 0) plus the hinge beyond `radius`: keeps dynamic modes away from 1.
+    """`max(delta - |lambda - 1|, 0)` plus the hinge beyond `radius`: keeps dynamic modes away from 1.
 
     radius = 1 is for measure-preserving dynamics, radius > 1 for growing ones.
     """
@@ -62,7 +62,7 @@ def ball_around_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[T
 
 
 def circle_away_from_one(eigenvalues: Tensor, radius: float, delta: float) -> tuple[Tensor, Tensor]:
-    """||lambda| - radius| plus max(delta - |lambda - 1|, 0): dynamic modes that rotate; with radius = 1 none decays."""
+    """`||lambda| - radius|` plus `max(delta - |lambda - 1|, 0)`: modes that rotate; with radius = 1 none decays."""
     excess = eigenvalues.abs() - radius
     value, gradient = ball_around_one(eigenvalues, radius, delta)
     inside = excess < 0

@@ -147,6 +147,7 @@ class Spectrum:
 
     @property
     def k(self) -> int:
+        """Number of eigenvalues."""
         return self.eigenvalues.shape[-1]
 
     def project(self, z: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ def fit_frozen_operator(model: KoopmanAutoencoder, data: Sequences, batch_size: 
     snapshots = None
     for indices in np.array_split(np.arange(len(data)), math.ceil(len(data) / batch_size)):
         x, mask = data.batch(indices, next(model.parameters()))
-        part = SnapshotQR.of(model.encode(x, mask), mask)
+        part = SnapshotQR.of(model.encode(x, mask)[..., model.pooled :], mask)
         snapshots = part if snapshots is None else snapshots + part
     assert snapshots is not None  # a data set is never empty
-    return replace(snapshots.solve(), source=f"{data.name}, {counted(len(data), 'training sequence')}")
+    operator = snapshots.solve().beside_constants(model.pooled)
+    return replace(operator, source=f"{data.name}, {counted(len(data), 'training sequence')}")

@@ -38,10 +38,12 @@ class DiscoveredFactor:
 
     @property
     def name(self) -> str:
+        """The name of its factor."""
         return self.factor.name
 
     @property
     def is_motion(self) -> bool:
+        """Whether it is what moves."""
         return self.kind == "motion"
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,6 +58,7 @@ class DiscoveredFactor:
         return self.name, str(self.dimensions), f"{self.strength:.1%}", stability, kind, nearest
 
     def rename(self, name: str) -> "DiscoveredFactor":
+        """The same under another name."""
         return replace(self, factor=replace(self.factor, name=name))
 
 
@@ -73,6 +76,7 @@ class DiscoveryResult:
 
     @property
     def names(self) -> list[str]:
+        """Names of all factors, in order."""
         return [factor.name for factor in self.factors]
 
     @property
@@ -131,7 +135,9 @@ def check_name(name: str) -> None:
 class FactorDiscovery(Protocol):
     """A method that finds factors in a decomposition; score them on other sequences."""
 
-    def find(self, parts: Decomposition) -> DiscoveryResult: ...
+    def find(self, parts: Decomposition) -> DiscoveryResult:
+        """The factors of the sequences in `parts`."""
+        ...
 
 
 def no_progress(items: Sequence[Any], description: str) -> Iterable[Any]:
