@@ -47,9 +47,17 @@ EXAMPLES = 36  # clips of the test split
 EPOCHS = 50  # at most, the last ones, whose metrics are kept
 # Name -> preset and changes to it, which train in half an hour at most on two cores.
 TRAININGS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
-    "puppets": ("demo", {"data": {"name": "puppets"}, "train": {"epochs": 16}}),
+    "puppets": (
+        "demo",
+        {
+            "data": {"name": "puppets", "size": 64},
+            "model": {"k": 40, "h": 94, "width": 24},
+            "spectrum": {"static": 18},
+            "train": {"epochs": 24, "lr": 0.008, "precision": "bf16"},
+        },
+    ),
     "faces": ("quick-faces", {"data": {"name": "faces"}}),
-    "voices": ("quick-speech", {"data": {"name": "voices"}}),
+    "voices": ("sound", {"data": {"name": "voices"}}),
 }
 SPLITS: tuple[HeldOut | None, ...] = (None, "test")  # whose verdicts commands ask for
 KEPT = {

@@ -4,7 +4,10 @@ import base64
 import io
 import json
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -230,3 +233,18 @@ def test_several_browsers_at_once(series_run: Path, tmp_path: Path) -> None:
         thread.join(30)
         session.close()
     assert not thread.is_alive()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_ends_it(series_run: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "diskoop", "explore", str(series_run), "--no-browser", "--port", "0"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    url = line.split(" at ")[1].strip()
+    with urlopen(f"{url}api/run", timeout=60) as answer:
+        assert json.load(answer)["kind"] == "series"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert errors == ""
