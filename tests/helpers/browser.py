@@ -37,7 +37,7 @@ def open_browser() -> Iterator["Browser"]:
 
 
 @contextmanager
-def explored(run: Path) -> Iterator[str]:
+def explored(run: str | Path) -> Iterator[str]:
     """The address of an explorer of a run, which ends with the block."""
     session = Session(run)
     explorer = Explorer(session)
