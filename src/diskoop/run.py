@@ -338,15 +338,19 @@ def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
     """
     folder = RunFolder.of(path)
     folder.require_finished()
-    available = available_devices()
-    if device.split(":")[0] not in available:
-        raise InputError(f"expected a device that this machine has ({', '.join(available)}), got {device!r}")
+    _require_device(device)
     settings = load_settings(folder)
     model, units = load_model(folder, settings)
     operator = load_operator(folder, model)
     operator = replace(operator, matrix=operator.matrix.to(float64_device(torch.device(device))))
     found = load_factors(folder, model, settings.model.k) if factors else None
     return Run(settings, model.to(device).eval(), operator, units, folder, found)
+
+
+def _require_device(name: str) -> None:
+    available = available_devices()
+    if name.split(":")[0] not in available:
+        raise InputError(f"expected a device that this machine has ({', '.join(available)}), got {name!r}")
 
 
 @torch.no_grad()
@@ -361,7 +365,7 @@ def load_unfinished(path: str | Path, device: str = "cpu") -> Run:
         device: cpu, cuda, cuda:1 or mps.
     """
     folder = RunFolder(Path(path))
-    folder.require_settings()
+    _require_device(device)
     settings = load_settings(folder)
     tensors, _ = read_tensors(folder.checkpoint, "checkpoint")
     everything = open_data(settings.data)
@@ -372,7 +376,9 @@ def load_unfinished(path: str | Path, device: str = "cpu") -> Run:
     split: SplitName = (
         _held_out(everything) if everything.split_size("val") + everything.split_size("test") else "train"
     )
-    clips = _draw(everything.split(split), PREVIEWED_SEQUENCES)
+    clips = _draw(load_split(settings.data, split, everything), PREVIEWED_SEQUENCES)
     operator = fit_frozen_operator(model, clips, settings.train.batch_size)
-    operator = replace(operator, source=f"{clips.name}, {len(clips)} {split} sequences, at the last checkpoint")
+    matrix = operator.matrix.to(float64_device(torch.device(device)))
+    source = f"{clips.name}, {len(clips)} {split} sequences, at the last checkpoint"
+    operator = replace(operator, matrix=matrix, source=source)
     return Run(settings, model.to(device).eval(), operator, everything.units, folder)

@@ -241,6 +241,8 @@ class Settings(Section):
                 f"model.pooled = {pooled} needs model.pca_skip = true and model.pooled <= spectrum.static < model.k, "
                 f"got {str(self.model.pca_skip).lower()}, {static} and {k}"
             )
+        if pooled and self.spectrum.order != "distance":
+            raise ValueError(f"model.pooled = {pooled} needs spectrum.order = distance, got {self.spectrum.order}")
         if self.model.operator_scope == "sequence" or not 0 < static < k:
             takes_parts = {f"loss.{t.weight}": getattr(loss, t.weight) for t in LOSS_TERMS.values() if t.needs_static}
             for name, amount in (takes_parts | {"model.dynamic_noise": self.model.dynamic_noise}).items():

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from diskoop.errors import InputError
@@ -72,8 +73,23 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
+_cache: ContextVar[Path | None] = ContextVar("cache", default=None)
+
+
+@contextmanager
+def cached_in(folder: Path) -> Iterator[None]:
+    """Use another cache folder in this thread while the block runs, so that its contents can be thrown away."""
+    token = _cache.set(folder)
+    try:
+        yield
+    finally:
+        _cache.reset(token)
+
+
 def cache_folder() -> Path:
     """DISKOOP_CACHE, or `diskoop` in the system's folder for caches."""
+    if (chosen := _cache.get()) is not None:
+        return chosen
     if given := os.environ.get("DISKOOP_CACHE"):
         return Path(given).expanduser()
     if sys.platform == "win32":

@@ -386,10 +386,11 @@ def test_scores_of_factors_are_shown_with_the_model_they_belong_to(series_run: P
         "chance": [0.25, 0.25],
     }
     scores |= {"clips": 40, "score": 0.871, "kept": None, "floor": 0.578, "classifier": "classifier: level 99.0%"}
-    run.folder.scores.write_text(json.dumps(scores | {"model": weights_checksum(run.model)}))
+    owner = {"model": weights_checksum(run.model), "factors": run.require_factors().checksum}
+    run.folder.scores.write_text(json.dumps(scores | owner))
     page = Page(build_report(run))
     assert "Factors and labels: score 0.871, floor 0.578" in page.text
     assert all(word in page.text for word in ("0.987", "0.251", "40 test clips", "<i>"))
-    for other in (json.dumps(scores | {"model": "another"}), "{", "[]"):
+    for other in (json.dumps(scores | owner | {"factors": "others"}), json.dumps(scores), "{", "[]"):
         run.folder.scores.write_text(other)
         assert "Factors and labels" not in Page(build_report(run)).text

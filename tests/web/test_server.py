@@ -181,6 +181,10 @@ def test_other_machines_need_the_token(video_run: Path) -> None:
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
         assert "httponly" in entered.headers["set-cookie"].lower()
         assert visitor.get("/api/run").status_code == 200
+        assert visitor.get("/api/run", headers={"Host": "evil.example"}).status_code == 403
+    with TestClient(app, base_url="http://192.168.1.7:1") as visitor:  # an address cannot be another page's name
+        assert visitor.get("/api/run").status_code == 401
+        assert visitor.get("/?token=secret").status_code == 200
     session.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from diskoop.errors import InputError
 from diskoop.run import load
+from diskoop.settings import Settings
 from diskoop.training import loop
 from diskoop.web.edits import EditRequest
 from diskoop.web.library import UPLOADS, ClipId
@@ -248,16 +249,38 @@ def test_frames_of_another_shape_are_refused(video: Session, tmp_path: Path) -> 
         video.library.upload("signals.npy", (tmp_path / "signals.npy").read_bytes())
 
 
-def test_uploads_are_deleted_at_the_end(video_run: Path, tmp_path: Path) -> None:
+def test_fractions_become_the_run_s_bytes(video: Session, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 8, 3, 32, 32))
+    np.save(tmp_path / "mine.npy", (pixels / 255).astype(np.float32))
+    (clip,) = video.library.upload("mine.npy", (tmp_path / "mine.npy").read_bytes())
+    np.testing.assert_array_equal(video.editor.apply(edit("original", clip)).x, pixels[0])
+    assert video.editor.apply(edit("swap", "test/3", donor=clip, factors=["static"])).x.dtype == np.uint8
+
+
+def test_windows_of_clips_called_by_numbers_are_swapped(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for name in ("0", "1", "2", "3"):
+        write_csv(tmp_path / "in" / f"{name}.csv", {"a": random.normal(size=60), "b": random.normal(size=60)})
+    brief = {"model": {"k": 4, "h": 4}, "spectrum": {"static": 1}, "train": {"epochs": 1, "batch_size": 4}}
+    data = {"path": str(tmp_path / "in"), "window": 10, "split_by": "clip"}
+    loop.train(Settings.of({"data": data, **brief}), tmp_path / "run", reporter=Quiet())
+    session = Session(tmp_path / "run")
+    split = next(iter(session.library.splits()))
+    made = session.editor.apply(edit("swap", f"{split}/1", donor=f"{split}/2", factors=["static"]))
+    assert made.x.shape == (10, 2)
+    session.close()
+
+
+def test_uploads_are_deleted_at_the_end(video_run: Path, tmp_path: Path, cache: Path) -> None:
+    before = {file.name for file in cache.iterdir()}
     session = Session(video_run)
     film = write_film(tmp_path / "walk.gif", moving_square(8))
     session.library.upload("walk.gif", film.read_bytes())
-    folder = Path(session.library.find(ClipId(UPLOADS, 0))[0].name)
-    assert not folder.is_absolute()
     kept = session.library._folder
     assert any(kept.iterdir())
     session.close()
     assert not kept.exists()
+    assert {file.name for file in cache.iterdir()} == before  # nor is anything decoded left behind
 
 
 # --- data that are gone, and trainings that go on

@@ -39,11 +39,11 @@ class StatisticsPooling(nn.Module):
     def __init__(self, frame: Sequence[int], k: int) -> None:
         super().__init__()
         features = math.prod(frame)
-        count = min(COMPONENTS, features)
+        total = statistics_count(features)
         self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("components", torch.zeros(features, count))
-        self.register_buffer("center", torch.zeros(STATISTICS * count))
-        self.register_buffer("directions", torch.zeros(STATISTICS * count, k))
+        self.register_buffer("components", torch.zeros(features, total // STATISTICS))
+        self.register_buffer("center", torch.zeros(total))
+        self.register_buffer("directions", torch.zeros(total, k))
         self.register_buffer("frames", torch.zeros(k, features))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -59,6 +59,11 @@ class StatisticsPooling(nn.Module):
         speed = mean_over_real((y[:, 1:] - y[:, :-1]).square(), pairs)
         # The logarithm makes a deviation twice as large differ as much as one half as large.
         return torch.cat([mean, *((square + FLOOR**2).log() / 2 for square in (spread, speed))], -1)
+
+
+def statistics_count(features: int) -> int:
+    """How many statistics clips of frames with so many features have: no more latents can be pooled."""
+    return STATISTICS * min(COMPONENTS, features)
 
 
 def mean_over_real(y: Tensor, mask: Tensor | None) -> Tensor:

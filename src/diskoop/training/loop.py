@@ -21,7 +21,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, Stopped, counted
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model
-from diskoop.models.pooling import STATISTICS
+from diskoop.models.pooling import statistics_count
 from diskoop.models.residual import start_from_pca
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
@@ -480,7 +480,7 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
     changes: dict[str, Any] = {}
     notes = []
     features = math.prod(train_set.shape[2:])
-    if (beyond := settings.model.pooled - STATISTICS * features) > 0:
+    if (beyond := settings.model.pooled - statistics_count(features)) > 0:
         settings = _with_latents(settings, *(count - beyond for count in _latent_counts(settings)))
         k, static, pooled = _latent_counts(settings)
         notes.append(
@@ -489,7 +489,9 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
         )
     k = min(settings.model.k, max(MIN_LATENTS, windows // LATENT_WINDOWS))
     if settings.model.pca_skip and k < (before := settings.model.k):
-        settings = _with_latents(settings, *(round(count * k / before) for count in _latent_counts(settings)))
+        _, static, pooled = (round(count * k / before) for count in _latent_counts(settings))
+        static = min(static, k - 1)
+        settings = _with_latents(settings, k, static, min(pooled, static))
         notes.append(
             f"only {counted(windows, 'window')} without overlap: model.k = {k} instead of {before}, "
             f"spectrum.static = {settings.spectrum.static}"

@@ -138,7 +138,12 @@ class Objective(nn.Module):
         """Encoded frames (batch, time, k); in training with blurred inputs and uniform noise on the latents."""
         z = self.model.encode(self._blur(x, draws), mask)
         amount = self.settings.model.noise
-        return z + amount * draws.uniform(z.shape, z) if self.training and amount else z
+        if not (self.training and amount):
+            return z
+        noise = amount * draws.uniform(z.shape, z)
+        if self.model.pooled:  # those are constant, and the operator leaves them so
+            noise[..., : self.model.pooled] = 0
+        return z + noise
 
     def errors(
         self,

@@ -4,6 +4,7 @@ import math
 import shlex
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from diskoop.workflows.clips import find_clip
 
 MAX_STEPS = 2000  # of a forecast
 MAX_AMOUNT = 10.0
-CACHED_EDITS = 64  # results that are kept, so that a picture's sound and files are not made twice
+CACHED_EDITS = 16  # results that are kept, so that a picture's sound and files are not made twice
 CACHED_PARTS = 64  # pairs of clips whose latents are kept, so that a slider only decodes
 
 
@@ -80,6 +81,8 @@ class Editor:
             InputError: a clip or factor that does not exist, or options that do not go together.
         """
         with self._lock:
+            if edit.kind == "original":
+                return self._original(edit)  # read, not computed
             if edit not in self._edits:
                 self._edits[edit] = getattr(self, f"_{edit.kind}")(edit)
                 while len(self._edits) > CACHED_EDITS:
@@ -107,7 +110,7 @@ class Editor:
 
     def _reconstruction(self, edit: EditRequest) -> EditResult:
         x = self._decompose((edit.source,)).rows()[0][1]
-        lines = [*self._load_lines([edit.source]), "x = run.decompose(clips).decode()[0]"]
+        lines = [*self._load_lines([edit.source]), "x = run.decompose(clips).rows()[0][1]"]
         return EditResult(x, f"{self._name(edit.source)}, as the model draws it", "", "\n".join(lines))
 
     def _swap(self, edit: EditRequest) -> EditResult:
@@ -124,7 +127,7 @@ class Editor:
         amount = "" if edit.amount == 1 else f", amount={edit.amount:g}"
         lines = [
             *self._load_lines(pair),
-            f"x = run.decompose(clips).swap({factor!r}, donor={{0: 1}}{amount}).decode()[0]",
+            f"x = run.decompose(clips).swap({factor!r}, donor={{0: 1}}{amount}).rows()[0][1]",
         ]
         return EditResult(x, caption, self._swap_command(edit, factor), "\n".join(lines))
 
@@ -148,7 +151,7 @@ class Editor:
             "import torch",
             *self._load_lines(ids),
             f"weights = torch.tensor([[0, {share!r}, {1 - share!r}], [0, 1, 0], [0, 0, 1]])",
-            f"x = run.decompose(clips).mix({factor!r}, weights).decode()[0]",
+            f"x = run.decompose(clips).mix({factor!r}, weights).rows()[0][1]",
         ]
         return EditResult(x, f"{self._name(edit.source)} with {name} mixed from {donors}", "", "\n".join(lines))
 
@@ -167,7 +170,7 @@ class Editor:
             "import numpy as np",
             *self._load_lines([edit.source]),
             f"past = replace(clips, lengths=np.array([{observed}]))",
-            f"x = run.decompose(past).forecast({steps}).decode()[0]",
+            f"x = run.decompose(past).forecast({steps}).rows()[0][1]",
         ]
         caption = f"{self._name(edit.source)}, forecast after {observed} frames"
         return EditResult(x, caption, "", "\n".join(lines), forecast_from=observed)
@@ -190,7 +193,7 @@ class Editor:
             frames = [_frames(*each) for each in found]
             lengths = np.array([len(x) for x in frames])
             first = frames[0]
-            padded = np.zeros((len(frames), lengths.max(), *first.shape[1:]), first.dtype)
+            padded = np.zeros((len(frames), lengths.max(), *first.shape[1:]), np.result_type(*frames))
             for place, x in zip(padded, frames, strict=True):
                 place[: len(x)] = x
             clips = Sequences.of(padded, lengths=lengths, units=found[0][0].units)
@@ -222,23 +225,28 @@ class Editor:
             return f"{_data(clip.split)}.select([{clip.index}])"
         found, index = self.library.find(clip)
         size = f", size={found.shape[-1]}" if found.is_video else ""
-        return f"diskoop.load_data({found.clip_name(index)!r}, 'all'{size}).select([{index}])"
+        return f"diskoop.load_data({self.library.upload_name(clip)!r}, 'all'{size}).select([{index}])"
 
     def _swap_command(self, edit: EditRequest, factor: list[str] | list[int]) -> str:
         source, donor = ClipId.parse(edit.source), ClipId.parse(edit.donor or "")
-        if source.split != donor.split or source.split == UPLOADS:
+        clips = [self._clip_word(clip) for clip in (source, donor)]
+        if source.split != donor.split or source.split == UPLOADS or None in clips:
             return ""
         words = ["diskoop", "swap", self.run.folder.name, *map(str, factor)]
-        words += ["--pair", ":".join(self._clip_word(clip) for clip in (source, donor))]
+        words += ["--pair", ":".join(filter(None, clips))]
         words += [] if source.split == EXAMPLES else ["--split", source.split]  # which commands take by themselves
         if not math.isclose(edit.amount, 1):
             words += ["--amount", f"{edit.amount:g}"]
         return shlex.join(words)
 
-    def _clip_word(self, clip: ClipId) -> str:
-        """A clip on the command line: its number, or its name where another clip is called by that number."""
+    def _clip_word(self, clip: ClipId) -> str | None:
+        """A clip on the command line: its number, or its name if another is called by that; None: neither finds it."""
         clips, index = self.library.find(clip)
-        return str(index) if find_clip(clips, str(index)) == index else clips.clip_name(index)
+        for word in (str(index), clips.clip_name(index)):
+            with suppress(InputError):
+                if find_clip(clips, word) == index:
+                    return word
+        return None
 
 
 def _data(split: str) -> str:

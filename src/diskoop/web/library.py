@@ -9,12 +9,14 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from diskoop.data import SPLITS, Sequences, load_split, open_data, without_splits
 from diskoop.data.sequences import SplitName
 from diskoop.errors import InputError, suggest
 from diskoop.run import Run
+from diskoop.storage import cached_in
 
 UPLOADS = "uploads"  # the split of uploaded files
 EXAMPLES = "examples"  # the split of clips that come with a run
@@ -66,6 +68,7 @@ class ClipLibrary:
         self.problem: str | None = None  # why the run's own data cannot be read
         self._splits: dict[str, Sequences] = {}
         self._uploads: list[Upload] = []
+        self._count = 0  # of files that were uploaded, readable or not
         self._folder = Path(tempfile.mkdtemp(prefix="diskoop-uploads-"))
 
     def close(self) -> None:
@@ -109,7 +112,7 @@ class ClipLibrary:
                 self._splits[split] = self._run.examples()
             if split not in self._splits:
                 if split not in SPLITS:
-                    raise InputError(f"unknown split {split!r}; {suggest(split, [*SPLITS, UPLOADS])}")
+                    raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
                 self._splits[split] = load_split(self._run.settings.data, split, self._open())
             return self._splits[split]
 
@@ -124,6 +127,10 @@ class ClipLibrary:
         if clip.index >= len(clips):
             raise InputError(f"expected a clip of {clip.split} from 0 to {len(clips) - 1}, got {clip.index}")
         return clips, clip.index
+
+    def upload_name(self, clip: ClipId) -> str:
+        """The file that an uploaded clip came from."""
+        return next(each.name for each in self._uploads if each.first <= clip.index <= each.last)
 
     def describe(self, clip: ClipId) -> dict[str, Any]:
         """A clip as a JSON object: id, name, labels, number of frames."""
@@ -195,7 +202,8 @@ class ClipLibrary:
         if not safe or safe.startswith(".") or not safe.isprintable() or len(safe.encode()) > 200:
             raise InputError(f"expected the name of a file such as walk.mp4, got {name!r}")
         with self._lock:
-            folder = self._folder / str(len(list(self._folder.iterdir())))
+            self._count += 1
+            folder = self._folder / str(self._count)
             folder.mkdir()
             file = folder / safe
             file.write_bytes(content)
@@ -210,12 +218,16 @@ class ClipLibrary:
 
     def _read(self, file: Path) -> Sequences:
         wanted = self._run.frame_shape
-        clips = open_data(without_splits(self._run.settings_for(file)))
+        with cached_in(self._folder / "cache"):  # deleted with the file
+            clips = open_data(without_splits(self._run.settings_for(file)))
         if clips.shape[2:] != wanted:
             raise InputError(
                 f"{file.name} has frames of shape {tuple(clips.shape[2:])}, and this run was trained on {wanted}"
             )
         self._run.decompose(clips.select([0]))  # checks the names of features, too
+        if clips.is_video and clips.units != (units := self._run.units):  # fractions where the run has bytes
+            frames = units.from_model(clips.units.to_model(torch.from_numpy(np.array(clips.frames)))).numpy()
+            clips = replace(clips, frames=frames, units=units)
         return replace(clips, clip_names=[file.name]) if clips.clip_count == 1 else clips
 
 

@@ -61,7 +61,7 @@ def write_report(run: Run, out: Path | None = None) -> Path:
         run: with or without factors.
         out: the file; None is `report.html` in the run's folder.
     """
-    path = out or run.folder.report
+    path = out or run.folder.writable_copy().report
     write_text(path, build_report(run))
     return path
 
@@ -330,7 +330,7 @@ class _Page:
         """What a classifier sees after each factor is swapped alone; empty where that was not measured."""
         try:
             found = json.loads(self.run.folder.scores.read_text(encoding="utf-8"))
-            if found["model"] != weights_checksum(self.run.model):
+            if (found["model"], found["factors"]) != (weights_checksum(self.run.model), self._factors_checksum()):
                 return []
             labels, matrix, chance = found["labels"], found["matrix"], found["chance"]
         except (OSError, ValueError, KeyError, TypeError):  # none, of another kind, or damaged
@@ -340,8 +340,8 @@ class _Page:
         body = [element("tr", element("th", name), *(element("td", f"{v:.3f}") for v in row)) for name, row in rows]
         figures = score_text(found["score"], found["kept"], found["floor"])
         how = (
-            f"Each factor is matched to a label in training clips and swapped alone between {found['clips']} test "
-            "clips. "
+            "Factors are matched to labels in training clips, and those of a label swapped between "
+            f"{found['clips']} test clips. "
             "How often each label then shows the donor's value: 1 on the diagonal and chance elsewhere is perfect. "
         )
         published = [model.values.get(Key("multifactor", "score")) for model in EXPERIMENTS["sprites"].published]
@@ -353,6 +353,9 @@ class _Page:
             element("div", element("table", element("thead", heads), element("tbody", *body)), class_="wide"),
             element("p", _sentence(str(found["classifier"])), class_="note"),
         ]
+
+    def _factors_checksum(self) -> str:
+        return "" if self.run.factors is None else self.run.factors.checksum
 
     def _results(self, path: Path) -> list[Html]:
         try:
@@ -391,6 +394,7 @@ class _Page:
         """The commands that make everything again, and the settings."""
         pair = f"{self.drawn[0]}:{self.drawn[1]}" if len(self.drawn) > 1 else ""
         everything = "" if self.has_test_clips else " --split all"
+        everything = " --split test" if self.has_test_clips and self.run.has_examples else everything
         lines = [
             f"diskoop train -c {shlex.quote(str(self.run.folder.settings))}",
             *([f"diskoop factors {self.folder} --refit"] if self.run.factors is not None else []),

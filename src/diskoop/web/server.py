@@ -8,6 +8,7 @@ import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
@@ -26,7 +27,6 @@ from diskoop.web.session import Session
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_UPLOAD = 512 * 2**20  # bytes
 MAX_STAGES = 12
-COOKIE = "diskoop-token"
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # A page may load what this server gives it and nothing else.
 POLICY = (
@@ -55,16 +55,16 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        refusal = _refusal(request, hosts)
+        refusal = _refusal(request, hosts, token is not None)
         if refusal is not None:
             return _sentence(refusal, 403)
         if token is not None:
             given = request.query_params.get("token", "")
             if given and hmac.compare_digest(given.encode(), token.encode()) and request.method == "GET":
                 answer: Response = RedirectResponse("/", 303)  # so that the token leaves the address
-                answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+                answer.set_cookie(_cookie(request), token, httponly=True, samesite="lax")
                 return answer
-            if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+            if not hmac.compare_digest(request.cookies.get(_cookie(request), "").encode(), token.encode()):
                 return _sentence("this explorer needs the token that it printed when it started", 401)
         answer = await call_next(request)
         answer.headers["Content-Security-Policy"] = POLICY
@@ -110,7 +110,8 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
         count: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 24,
         text: str = "",
     ) -> dict[str, Any]:
-        labels = {key.removeprefix("label."): value for key, value in request.query_params.items() if "label." in key}
+        given = request.query_params.items()
+        labels = {key.removeprefix("label."): value for key, value in given if key.startswith("label.")}
         return session.library.listing(split, first, count, labels, text)
 
     @app.post("/api/edit")
@@ -199,15 +200,31 @@ def _first_problem(errors: Any) -> str:
     return f"{place or 'the request'}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
 
 
-def _refusal(request: Request, hosts: tuple[str, ...]) -> str | None:
-    """Why a request is refused; None: it is not. Foreign pages can send requests, but neither name nor origin lie."""
+def _refusal(request: Request, hosts: tuple[str, ...], is_exposed: bool) -> str | None:
+    """Why a request is refused; None: it is not.
+
+    A foreign page may have its own name point at this machine, but then it asks under that name, not under an address.
+    """
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    if host not in hosts:
+    if host not in [name.lower() for name in hosts] and not (is_exposed and _is_address(host)):
         return f"expected a request to {' or '.join(hosts)}, got {host!r}"
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         return f"expected a request from this explorer's own page, got one from {origin!r}"
     return None
+
+
+def _cookie(request: Request) -> str:
+    """The name of the cookie that holds the token: one for each port, since browsers do not tell ports apart."""
+    return f"diskoop-token-{request.url.port}"
+
+
+def _is_address(host: str | None) -> bool:
+    try:
+        ip_address(host or "")
+    except ValueError:
+        return False
+    return True
 
 
 def _sentence(text: str, status: int) -> Response:
@@ -255,7 +272,7 @@ class Explorer:
         self.token = secrets.token_urlsafe(24) if is_exposed else None
         self._socket = bind(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        names = (host, *LOOPBACK) if host not in ("0.0.0.0", "::") else _own_names()
+        names = (*LOOPBACK, host, socket.gethostname())
         config = uvicorn.Config(create_app(session, self.token, names), log_level="warning", access_log=False)
         self._server = uvicorn.Server(config)
 
@@ -276,11 +293,3 @@ class Explorer:
     def stop(self) -> None:
         """End `serve`, from another thread."""
         self._server.should_exit = True
-
-
-def _own_names() -> tuple[str, ...]:
-    """Names and addresses of this machine."""
-    name = socket.gethostname()
-    with suppress(OSError):
-        return (*LOOPBACK, name, *socket.gethostbyname_ex(name)[2])
-    return (*LOOPBACK, name)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from diskoop.analysis.decomposition import FactorLike
 from diskoop.analysis.discovery.results import DiscoveryResult
 from diskoop.analysis.embedding import embed
 from diskoop.errors import InputError
@@ -16,7 +15,7 @@ from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.run import Run, load, load_unfinished
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.web.edits import Editor
-from diskoop.web.library import ClipId, ClipLibrary
+from diskoop.web.library import UPLOADS, ClipId, ClipLibrary
 from diskoop.web.media import kind_of
 
 MAX_MAP_CLIPS = 400  # points of a map
@@ -152,10 +151,11 @@ class Session:
             key, version, editor = (split, factor), self.version, self.editor
             if key in self._maps:
                 return self._maps[key]
+        if split == UPLOADS:
+            raise InputError("maps are of the run's own clips; choose one of its splits")
         clips = self.library.clips(split)
         drawn = np.unique(np.linspace(0, len(clips) - 1, min(len(clips), MAX_MAP_CLIPS)).astype(int))
-        selection: FactorLike = factor
-        points = embed(editor.code(clips.select(drawn), selection))
+        points = embed(editor.code(clips.select(drawn), factor))
         low, extent = points.min(0), np.ptp(points, axis=0)
         placed = ((points - low) / np.where(extent == 0, 1, extent)).round(4).tolist()
         found = {

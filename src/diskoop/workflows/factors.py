@@ -229,8 +229,9 @@ def score_factors(run: Run, max_clips: int | None = None) -> tuple[dict[str, Any
         "floor": joined.chance_score,
         "single": _matrix_facts(alone),
     }
-    command = f"diskoop factors {shlex.quote(run.folder.name)} --score"
-    kept = {"command": command, "model": weights_checksum(run.model), "labels": joined.labels} | facts
+    command = f"diskoop factors {shlex.quote(run.folder.name)} --score" if max_clips is None else "diskoop demo"
+    owner = {"model": weights_checksum(run.model), "factors": run.require_factors().checksum}
+    kept = {"command": command, **owner, "labels": joined.labels, **facts}
     folder = run.folder.writable_copy()
     write_text(folder.scores, json.dumps(kept, indent=1) + "\n")
     title = score_text(joined.score, joined.kept, joined.chance_score)

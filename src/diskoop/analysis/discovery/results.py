@@ -12,6 +12,7 @@ from torch import Tensor
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.errors import InputError, suggest
 from diskoop.numerics.factors import SPECTRAL_PARTS, Factor
+from diskoop.tensor_files import checksum
 
 Array = NDArray[Any]
 # A classifier: (chunks of decoded sequences, see `Decomposition.decoded`; lengths (n,)) -> label -> (n,) codes
@@ -89,6 +90,11 @@ class DiscoveryResult:
         """Factors whose swap changes less than MIN_STRENGTH of what changes; none where all are so weak."""
         weak = tuple(factor for factor in self.factors if factor.strength < MIN_STRENGTH)
         return weak if len(weak) < len(self.factors) else ()
+
+    @property
+    def checksum(self) -> str:
+        """Of names and projectors, to notice that scores are of other factors."""
+        return checksum({factor.name: factor.factor.projector.cpu() for factor in self.factors})
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""

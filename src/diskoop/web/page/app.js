@@ -120,6 +120,7 @@ async function titleOf(id) {
 async function showResult() {
   const edit = currentEdit();
   const facts = await post("/api/edit", edit);
+  if (JSON.stringify(edit) !== JSON.stringify(currentEdit())) return; // something newer was asked for meanwhile
   await stage.show("result", edit, facts);
   byId("players").dataset.result = JSON.stringify(edit); // tests wait for it
   byId("result-caption").textContent = facts.caption;
@@ -247,6 +248,7 @@ function chooseFactor(name, isAdding) {
 async function loadRun() {
   const facts = await get("/api/run");
   const isFirst = state.facts === null;
+  if (!isFirst && facts.is_finished !== state.facts.is_finished) loadVerdict().catch((error) => showToast(error.message));
   state.facts = facts;
   training.version = facts.version;
   document.title = `${facts.name} · diskoop explorer`;

@@ -24,7 +24,7 @@ export class Gallery {
     this.splits = facts.splits;
     this.values = facts.labels;
     this.split = split && split in this.splits ? split : (Object.keys(this.splits)[0] ?? null);
-    this.first = 0;
+    Object.assign(this, { first: 0, labels: {}, text: "", picked: null });
     this.drawFilters();
     if (this.split !== null) await this.load();
     else byId("gallery").replaceChildren(el("p", { class: "empty" }, `${facts.problem}. A file of yours can still be taken apart.`));
