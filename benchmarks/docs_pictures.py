@@ -40,7 +40,7 @@ def moving_swap(run: Run, pair: tuple[int, int]) -> list[Image.Image]:
     frames, drawn = [], parts.decode()
     for count in range(len(known) + 1):
         result = parts.swap(known[:count], {0: 1}).decode()[0] if count else drawn[0]
-        caption = f"takes {', '.join(known[:count])}" if count else "as it is"
+        caption = f"{'takes' if count == 1 else 'and'} {known[count - 1]}" if count else "as the model draws it"
         for t in [*range(drawn.shape[1])] * LOOPS:
             frames.append(_frame([parts.original(0)[t], result[t], parts.original(1)[t]], caption))
     return frames

@@ -18,7 +18,7 @@ from diskoop.tensor_files import read_tensors, write_tensors
 def package(series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of pretrained runs with one called `series`; the working directory is empty."""
     folder = tmp_path / "package"
-    shutil.copytree(series_run, folder / "series")
+    shutil.copytree(series_run, folder / "series", ignore=shutil.ignore_patterns("results"))  # of other tests
     (folder / "not-a-run").mkdir()
     monkeypatch.setattr(run_folder, "PRETRAINED", folder)
     (tmp_path / "work").mkdir()

@@ -241,5 +241,6 @@ def test_too_few_clips_for_factors_are_told_what_to_do(tmp_path: Path) -> None:
     assert diskoop("train", "data.path=few.npy", *brief, "--out", "run", cwd=tmp_path).returncode == 0
     refused = diskoop("factors", "run", "--anyway", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "finding factors needs at least 8 sequences, got 7 of few.npy; give more clips, or" in refused.stderr
+    assert "finding factors needs at least 16 sequences (8 for each of the 2 static directions" in refused.stderr
+    assert "got 7 of few.npy; give more clips, or" in refused.stderr
     assert "the 0 static" not in refused.stderr
