@@ -257,7 +257,8 @@ def test_quick_speech_on_real_recordings(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ablation", "faces"])
 def test_the_others_briefly(name: str, tmp_path: Path) -> None:
-    brief = ("train.epochs=1", "data.limit=320", "--repeats", "1")
+    # Few latents, for factors take eight sequences for each static direction.
+    brief = ("train.epochs=1", "data.limit=320", "model.k=24", "spectrum.static=12", "--repeats", "1")
     said = diskoop("reproduce", name, "--quick", *brief, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     folder = tmp_path / "reproduced" / f"{name}-quick"
