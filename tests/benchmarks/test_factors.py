@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from diskoop.settings import Settings
 from diskoop.training import loop
 from tests.helpers.training import SERIES, Quiet
@@ -12,6 +14,7 @@ from tests.helpers.training import SERIES, Quiet
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "factors.py"
 
 
+@pytest.mark.slow
 def test_it_says_what_is_found_in_tied_clips(tmp_path: Path) -> None:
     loop.train(Settings.of(SERIES), tmp_path / "run", reporter=Quiet())
     words = [sys.executable, str(SCRIPT), "run", "--tie", "level,mark", "--shares", "0.5"]

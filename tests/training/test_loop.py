@@ -319,6 +319,7 @@ def test_weights_that_are_no_numbers_stop_training_with_exit_code_1_not_2(tmp_pa
         step(training, np.arange(20))
 
 
+@pytest.mark.slow
 def test_training_pulls_the_spectrum_apart(tmp_path: Path) -> None:
     """Known answer: three static dimensions and five that fade; a minute's training finds as many."""
     settings = SMALL.replaced(

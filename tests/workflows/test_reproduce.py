@@ -56,6 +56,7 @@ def asked(name: str, **options: Any) -> ReproduceConfig:
     return ReproduceConfig(name, **wanted | options)
 
 
+@pytest.mark.slow
 def test_speech_in_any_folder(voices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speech, "SOUND_CLUSTERS", 4)  # the probe is fast
     words = (
