@@ -1,6 +1,6 @@
 """settings of a run: one small frozen record per stage, YAML in and out, old names mapped to new ones"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -61,21 +61,20 @@ def _not_bool(value: Any) -> Any:
     return value
 
 
-def _int_or_auto(value: Any) -> Any:
-    if isinstance(value, str) and not value.isdecimal():  # auto itself is a number by now, see Settings.of
-        raise ValueError("should be a whole number or auto")
-    return value
+def _int_or(word: str) -> Callable[[Any], Any]:
+    """A check of a number that may be given as `word`, which `Settings.of` has replaced by now."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and not value.isdecimal():
+            raise ValueError(f"should be a whole number or {word}")
+        return value
+
+    return check
 
 
 def _bool_or_auto(value: Any) -> Any:
     if value not in (True, False, "auto"):
         raise ValueError("should be true, false or auto")
-    return value
-
-
-def _int_or_static(value: Any) -> Any:
-    if isinstance(value, str) and not value.isdecimal():  # static itself is a number by now, see Settings.of
-        raise ValueError("should be a whole number or static")
     return value
 
 
@@ -143,7 +142,7 @@ class ModelSettings(Section):
     # Principal components of frames beside the networks, which then start from PCA with DMD and learn what is left.
     pca_skip: bool = False
     # How many of the latents are statistics of the whole clip, equal in all its frames; "static" is spectrum.static
-    pooled: Annotated[NonNegativeInt, BeforeValidator(_int_or_static)] = 0
+    pooled: Annotated[NonNegativeInt, BeforeValidator(_int_or("static"))] = 0
     dropout: Fraction = 0.2  # on the latents that are decoded for reconstruction
     noise: NonNegativeFloat = 0.0  # uniform, added to the latents before the operator is solved
     # Noise on the latents that are decoded for reconstruction, inside the dynamic part and with its covariance; 1 is as
@@ -158,7 +157,7 @@ class SpectrumSettings(Section):
     """Where the eigenvalues of the operator should be."""
 
     # k_s: how many eigenvalues stand for what stays; "auto" is STATIC_SHARE of model.k
-    static: Annotated[NonNegativeInt, BeforeValidator(_int_or_auto)] = 8
+    static: Annotated[NonNegativeInt, BeforeValidator(_int_or("auto"))] = 8
     radius: NonNegativeFloat = 0.5  # epsilon: where the other eigenvalues should stay
     delta: PositiveFloat = 0.3  # dynamic_penalty=ball and circle keep them this far from 1
     order: Literal["distance", "modulus"] = "distance"

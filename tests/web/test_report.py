@@ -22,8 +22,8 @@ from diskoop.evaluation.results import Column, Key, ModelResults, Results, Table
 from diskoop.numerics.factors import Factor
 from diskoop.provenance import Origin, commit
 from diskoop.run import Run, load
+from diskoop.scores_file import save_scores
 from diskoop.settings import Settings
-from diskoop.tensor_files import weights_checksum
 from diskoop.training import loop
 from diskoop.web import report
 from diskoop.web.figures import Picture
@@ -386,11 +386,11 @@ def test_scores_of_factors_are_shown_with_the_model_they_belong_to(series_run: P
         "chance": [0.25, 0.25],
     }
     scores |= {"clips": 40, "score": 0.871, "kept": None, "floor": 0.578, "classifier": "classifier: level 99.0%"}
-    owner = {"model": weights_checksum(run.model), "factors": run.require_factors().checksum}
-    run.folder.scores.write_text(json.dumps(scores | owner))
+    save_scores(run.folder, scores, run.model, run.require_factors())
+    stored = json.loads(run.folder.scores.read_text())
     page = Page(build_report(run))
     assert "Factors and labels: score 0.871, floor 0.578" in page.text
     assert all(word in page.text for word in ("0.987", "0.251", "40 test clips", "<i>"))
-    for other in (json.dumps(scores | owner | {"factors": "others"}), json.dumps(scores), "{", "[]"):
+    for other in (json.dumps(stored | {"factors": "others"}), json.dumps(scores), "{", "[]"):
         run.folder.scores.write_text(other)
         assert report._Page(run)._factor_scores() == []

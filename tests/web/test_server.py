@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -31,20 +32,24 @@ HERE = "http://127.0.0.1:8137"
 SWAP = {"kind": "swap", "source": "test/3", "donor": "test/8", "factors": ["static"]}
 
 
-@pytest.fixture(scope="module")
-def client(video_run: Path) -> Iterator[TestClient]:
-    session = Session(video_run)
+@contextmanager
+def served(run: Path) -> Iterator[TestClient]:
+    session = Session(run)
     with TestClient(create_app(session), base_url=HERE) as client:
         yield client
     session.close()
+
+
+@pytest.fixture(scope="module")
+def client(video_run: Path) -> Iterator[TestClient]:
+    with served(video_run) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
 def sound_client(sound_run: Path) -> Iterator[TestClient]:
-    session = Session(sound_run)
-    with TestClient(create_app(session), base_url=HERE) as client:
+    with served(sound_run) as client:
         yield client
-    session.close()
 
 
 def test_the_page_and_all_it_asks_for_are_here(client: TestClient) -> None:

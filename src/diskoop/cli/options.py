@@ -70,7 +70,7 @@ def write_reports(*folders: Path, device: str = "auto") -> list[Path]:
     for folder in folders:
         try:
             files.append(write_report(open_run(folder, device)))
-        except Exception as error:
+        except (InputError, OSError, RuntimeError) as error:  # data that are gone, a full disk, a lack of memory
             print_note(f"no report on {folder} was written: {str(error) or type(error).__name__}")
     return files
 

@@ -347,8 +347,12 @@ class Sequences:
 
     def label_values(self, index: int) -> dict[str, str]:
         """The labels of one sequence: name -> value in words."""
-        known = {name: (self.values.get(name), int(codes[index])) for name, codes in self.labels.items()}
-        return {name: str(code if values is None else values[code]) for name, (values, code) in known.items()}
+        return {name: self.value_name(name, codes[index]) for name, codes in self.labels.items()}
+
+    def value_name(self, label: str, code: int) -> str:
+        """A value of a label in words, or its code where values have no names."""
+        values = self.values.get(label)
+        return str(int(code)) if values is None else str(values[int(code)])
 
     def label_text(self, index: int) -> str:
         """The labels of one sequence in words, such as `hair bun, action walk left`."""

@@ -20,7 +20,7 @@ from diskoop.evaluation.speech import find_speaker_label, verification_error, wh
 from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.storage import write_text
-from diskoop.tensor_files import checksum, weights_checksum
+from diskoop.tensor_files import weights_checksum
 from diskoop.training.checkpoint import fingerprint
 from diskoop.training.progress import Reporter
 
@@ -159,8 +159,7 @@ def cache_inputs(run: Run, context: EvalContext) -> dict[str, Any]:
 
 def _describe_factors(result: DiscoveryResult) -> list[Any]:
     """With their projectors: factors of another discovery may well have the same names."""
-    projectors = checksum({each.name: each.factor.projector.cpu() for each in result.factors})
-    return [result.names, [each.kind for each in result.factors], result.source, projectors]
+    return [result.names, [each.kind for each in result.factors], result.source, result.checksum]
 
 
 # --- models

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from diskoop.analysis.decomposition import Decomposition, FactorLike
-from diskoop.analysis.sheets import factor_text
+from diskoop.analysis.sheets import RECONSTRUCTED, factor_text
 from diskoop.data import Sequences
 from diskoop.errors import InputError
 from diskoop.run import Run
@@ -111,7 +111,7 @@ class Editor:
     def _reconstruction(self, edit: EditRequest) -> EditResult:
         x = self._decompose((edit.source,)).rows()[0][1]
         lines = [*self._load_lines([edit.source]), "x = run.decompose(clips).rows()[0][1]"]
-        return EditResult(x, f"{self._name(edit.source)}, as the model draws it", "", "\n".join(lines))
+        return EditResult(x, f"{self._name(edit.source)}, {RECONSTRUCTED}", "", "\n".join(lines))
 
     def _swap(self, edit: EditRequest) -> EditResult:
         if edit.donor is None:
@@ -192,11 +192,7 @@ class Editor:
             found = [self.library.find(ClipId.parse(text)) for text in ids]
             frames = [_frames(*each) for each in found]
             lengths = np.array([len(x) for x in frames])
-            first = frames[0]
-            padded = np.zeros((len(frames), lengths.max(), *first.shape[1:]), np.result_type(*frames))
-            for place, x in zip(padded, frames, strict=True):
-                place[: len(x)] = x
-            clips = Sequences.of(padded, lengths=lengths, units=found[0][0].units)
+            clips = Sequences(np.concatenate(frames), lengths.cumsum() - lengths, lengths, units=found[0][0].units)
             self._parts[ids] = self.run.decompose(clips)
             while len(self._parts) > CACHED_PARTS:
                 self._parts.popitem(last=False)

@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import RLock
@@ -166,7 +165,9 @@ class ClipLibrary:
         if split == UPLOADS:
             return {}
         clips = self.clips(split)
-        return {name: [_word(clips, name, code) for code in np.unique(codes)] for name, codes in clips.labels.items()}
+        return {
+            name: [clips.value_name(name, code) for code in np.unique(codes)] for name, codes in clips.labels.items()
+        }
 
     def _matching(self, split: str, labels: dict[str, str], text: str) -> NDArray[np.int64]:
         if split == UPLOADS:
@@ -178,7 +179,7 @@ class ClipLibrary:
             if name not in clips.labels:
                 raise InputError(f"unknown label {name!r}; {suggest(name, clips.labels)}")
             codes = np.unique(clips.labels[name])
-            wanted = [code for code in codes if _word(clips, name, code) == value]
+            wanted = [code for code in codes if clips.value_name(name, code) == value]
             selected &= np.isin(clips.labels[name], wanted)
         indices = np.flatnonzero(selected)
         if text:
@@ -229,9 +230,3 @@ class ClipLibrary:
             frames = units.from_model(clips.units.to_model(torch.from_numpy(np.array(clips.frames)))).numpy()
             clips = replace(clips, frames=frames, units=units)
         return replace(clips, clip_names=[file.name]) if clips.clip_count == 1 else clips
-
-
-def _word(clips: Sequences, label: str, code: Any) -> str:
-    """The value of a label in words."""
-    values: Sequence[str] | None = clips.values.get(label)
-    return str(int(code) if values is None else values[int(code)])

@@ -1,6 +1,5 @@
 """report.html: a run on one self-contained page, with its verdict, curves, factors, swaps, forecasts and scores"""
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +28,8 @@ from diskoop.plots.style import figure_svg
 from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.run_folder import read_metrics
+from diskoop.scores_file import load_scores
 from diskoop.storage import write_text
-from diskoop.tensor_files import weights_checksum
 from diskoop.training.estimate import format_duration
 from diskoop.web.figures import MAX_FRAMES, Picture, Role, axes_text, forecast_figure, row_figure, svg_figure
 from diskoop.web.markup import Html, element, join
@@ -328,13 +327,11 @@ class _Page:
 
     def _factor_scores(self) -> list[Html]:
         """What a classifier sees after each factor is swapped alone; empty where that was not measured."""
-        try:
-            found = json.loads(self.run.folder.scores.read_text(encoding="utf-8"))
-            if (found["model"], found["factors"]) != (weights_checksum(self.run.model), self._factors_checksum()):
-                return []
-            labels, matrix, chance = found["labels"], found["matrix"], found["chance"]
-        except (OSError, ValueError, KeyError, TypeError):  # none, of another kind, or damaged
+        result = self.run.factors
+        found = None if result is None else load_scores(self.run.folder, self.run.model, result)
+        if found is None or "matrix" not in found:  # sound has scores of speakers instead
             return []
+        labels, matrix, chance = found["labels"], found["matrix"], found["chance"]
         heads = element("tr", element("th", "swapped"), *(element("th", label) for label in labels))
         rows = [*zip(labels, matrix, strict=True), ("chance", chance)]
         body = [element("tr", element("th", name), *(element("td", f"{v:.3f}") for v in row)) for name, row in rows]
@@ -353,9 +350,6 @@ class _Page:
             element("div", element("table", element("thead", heads), element("tbody", *body)), class_="wide"),
             element("p", _sentence(str(found["classifier"])), class_="note"),
         ]
-
-    def _factors_checksum(self) -> str:
-        return "" if self.run.factors is None else self.run.factors.checksum
 
     def _results(self, path: Path) -> list[Html]:
         try:

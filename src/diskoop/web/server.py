@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -29,9 +30,7 @@ MAX_UPLOAD = 512 * 2**20  # bytes
 MAX_STAGES = 12
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # A page may load what this server gives it and nothing else.
-POLICY = (
-    "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; style-src 'self'; frame-ancestors 'none'"
-)
+POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 
 class Renaming(BaseModel):
@@ -52,6 +51,15 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
             at this machine.
     """
     app = FastAPI(title="diskoop explorer", docs_url=None, redoc_url=None, openapi_url=None)
+    _add_guard(app, token, hosts)
+    _add_errors(app)
+    _add_pages(app, session)
+    _add_edits(app, session)
+    return app
+
+
+def _add_guard(app: FastAPI, token: str | None, hosts: tuple[str, ...]) -> None:
+    """Let only those in who may ask, and tell browsers what the page may load."""
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -72,6 +80,10 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
         answer.headers.setdefault("Cache-Control", "no-store")
         return answer
 
+
+def _add_errors(app: FastAPI) -> None:
+    """Bad input is answered with one sentence."""
+
     @app.exception_handler(InputError)
     async def bad_input(_: Request, error: InputError) -> Response:
         return _sentence(str(error), 422)
@@ -79,6 +91,10 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> Response:
         return _sentence(_first_problem(error.errors()), 422)
+
+
+def _add_pages(app: FastAPI, session: Session) -> None:
+    """The page, and what there is to see: the run, its clips, maps and training."""
 
     @app.get("/")
     def index() -> Response:
@@ -114,6 +130,18 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
         labels = {key.removeprefix("label."): value for key, value in given if key.startswith("label.")}
         return session.library.listing(split, first, count, labels, text)
 
+    @app.get("/api/map")
+    def map_(split: str, factor: str = "static") -> dict[str, Any]:
+        return session.map(split, factor)
+
+    @app.get("/api/training")
+    def training() -> dict[str, Any]:
+        return session.training()
+
+
+def _add_edits(app: FastAPI, session: Session) -> None:
+    """What can be made of clips and changed: edits, names, uploads."""
+
     @app.post("/api/edit")
     def edit(edit: EditRequest) -> dict[str, Any]:
         return _edited(session, edit)
@@ -139,10 +167,6 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
         return Response(content, media_type=KINDS[suffix], headers=headers)
 
-    @app.get("/api/map")
-    def map_(split: str, factor: str = "static") -> dict[str, Any]:
-        return session.map(split, factor)
-
     @app.post("/api/rename")
     def rename(renaming: Renaming) -> dict[str, Any]:
         return session.rename(renaming.names)
@@ -162,15 +186,7 @@ def create_app(session: Session, token: str | None = None, hosts: tuple[str, ...
             content += piece
             if len(content) > MAX_UPLOAD:
                 raise InputError(f"{too_large}, got more")
-        from starlette.concurrency import run_in_threadpool
-
         return {"clips": await run_in_threadpool(session.library.upload, name, bytes(content))}
-
-    @app.get("/api/training")
-    def training() -> dict[str, Any]:
-        return session.training()
-
-    return app
 
 
 def _edited(session: Session, edit: EditRequest) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """factors of a run: find, save, score, draw and map them"""
 
-import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,8 +26,8 @@ from diskoop.plots.sheets import sheet_figure
 from diskoop.plots.spectra import gap_figure, spectrum_figure
 from diskoop.plots.style import save_figure
 from diskoop.run import Run
-from diskoop.storage import atomic_write, write_text
-from diskoop.tensor_files import weights_checksum
+from diskoop.scores_file import save_scores
+from diskoop.storage import atomic_write
 from diskoop.workflows.clips import describe_clip, draw_indices, load_clips, parse_factor, split_names
 from diskoop.workflows.console import Justify, print_lines, print_table, show_progress
 
@@ -230,10 +229,9 @@ def score_factors(run: Run, max_clips: int | None = None) -> tuple[dict[str, Any
         "single": _matrix_facts(alone),
     }
     command = f"diskoop factors {shlex.quote(run.folder.name)} --score" if max_clips is None else "diskoop demo"
-    owner = {"model": weights_checksum(run.model), "factors": run.require_factors().checksum}
-    kept = {"command": command, **owner, "labels": joined.labels, **facts}
     folder = run.folder.writable_copy()
-    write_text(folder.scores, json.dumps(kept, indent=1) + "\n")
+    scores = {"command": command, "labels": joined.labels, **facts}
+    save_scores(folder, scores, run.model, run.require_factors())
     title = score_text(joined.score, joined.kept, joined.chance_score)
     path = folder.path / "matrix.png"
     return facts, [draw_matrix(path, joined.labels, joined.matrix, joined.kept_matrix, chance, title, classifier)]
