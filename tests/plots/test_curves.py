@@ -30,3 +30,9 @@ def test_a_short_training_without_validation(count: int) -> None:
     assert [line.get_label() for line in loss.get_lines()] == ["training"]
     assert terms.get_title(loc="left") == "its terms, training"
     assert loss.get_yscale() == "linear"  # a decade is needed for the other
+
+
+def test_the_share_explained_is_no_loss_term() -> None:
+    rows = [{"step": t, "val.total": 1.0, "val.rec": 0.01 / t, "val.explained": 0.9} for t in (1, 2)]
+    _, terms, _ = curves_figure(rows).axes
+    assert [line.get_label() for line in terms.get_lines()] == ["rec"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DIAGNOSTICS = {"static_gap": "static: distance to 1", "dynamic_radius": "dynamic: modulus"}
 SPLITS = {"train": "training", "val": "validation"}  # prefix of a figure's name in a row -> in words
-NOT_TERMS = {"total", "rank", *DIAGNOSTICS}
+NOT_TERMS = {"total", "rank", "explained", *DIAGNOSTICS}  # a share of the variance would flatten small terms
 MIN_LOG_RATIO = 10  # between the largest and the smallest value of an axis that is logarithmic
 
 
