@@ -1,8 +1,10 @@
 """Factors on disk: exact, whole, of one model, and never believed without a look."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -51,7 +53,8 @@ def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found:
     folder = RunFolder(tmp_path)
     save_factors(folder, found, model)
     page = json.loads(folder.factors.read_text())
-    assert page["format"] == "diskoop factors 3"
+    assert page["format"] == "diskoop factors 4"
+    del page["checksum"]
     for entry in page["factors"]:
         entry["moves"] = entry.pop("kind") == "motion"
     page["way"] = page.pop("method")
@@ -62,7 +65,7 @@ def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found:
     assert torch.equal(back.factors[2].factor.projector, found.factors[2].factor.projector)
     assert (back.method, back.source, back.notes) == (found.method, found.source, found.notes)
     save_factors(folder, back, model)
-    assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 3"
+    assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 4"
     folder.factors.write_text(json.dumps(page))  # today's format with yesterday's entries
     with pytest.raises(InputError, match="is damaged"):
         load_factors(folder, model, 3)
@@ -73,6 +76,7 @@ def test_the_second_format_is_still_read(tmp_path: Path, model: nn.Module, found
     folder = RunFolder(tmp_path)
     save_factors(folder, found, model)
     page = json.loads(folder.factors.read_text())
+    del page["checksum"]
     page["way"] = page.pop("method")
     folder.factors.write_text(json.dumps(page | {"format": "diskoop factors 2"}))
     back = load_factors(folder, model, 3)
@@ -116,12 +120,32 @@ def test_damage_is_named(change: object, said: str, tmp_path: Path, model: nn.Mo
     assert callable(change)
     folder = RunFolder(tmp_path)
     save_factors(folder, found, model)
-    folder.factors.write_text(json.dumps(change(json.loads(folder.factors.read_text()))))
+    page = json.loads(folder.factors.read_text()) | {"format": "diskoop factors 3"}
+    del page["checksum"]  # which would tell before anything else does
+    folder.factors.write_text(json.dumps(change(page)))
     with pytest.raises(InputError, match=said):
         load_factors(folder, model, 3)
     folder.factors.write_text("{")
     with pytest.raises(InputError, match=r"is damaged .*--refit finds them again"):
         load_factors(folder, model, 3)
+
+
+def test_one_digit_of_a_projector_is_noticed(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
+    folder = RunFolder(tmp_path)
+    save_factors(folder, found, model)
+    whole = json.loads(folder.factors.read_text())
+    changes: list[Callable[[Any], object]] = [
+        lambda page: page["factors"][0]["projector"][0].__setitem__(0, 0.123),
+        lambda page: page["factors"][1].update(strength=0.9),
+        lambda page: page.pop("checksum"),
+        lambda page: page.update(format="diskoop factors 3"),
+    ]
+    for change in changes:
+        page = json.loads(json.dumps(whole))
+        change(page)
+        folder.factors.write_text(json.dumps(page))
+        with pytest.raises(InputError, match=r"does not match its checksum; .*--refit finds them again"):
+            load_factors(folder, model, 3)
 
 
 def test_bad_names_are_not_written(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:

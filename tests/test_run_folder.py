@@ -96,6 +96,23 @@ def test_half_precision_is_computed_with_in_single(series_run: Path, tmp_path: P
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, halves[name].to(weight.dtype))
     with pytest.raises(InputError, match="belongs to another model"):  # it was fitted before rounding
-        load_operator(folder, model)
+        load_operator(folder, model, run.settings.model.k)
     x = torch.from_numpy(np.linspace(-1, 1, 24 * 8, dtype=np.float32).reshape(1, 24, 8))
     assert torch.allclose(model.eval().encode(x), run.model.encode(x), atol=1e-2)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "# nothing but a remark\n", "{}"])
+def test_empty_settings_of_a_run_are_damage_not_defaults(content: str, series_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(series_run, tmp_path / "run")
+    (tmp_path / "run" / "settings.yaml").write_text(content)
+    with pytest.raises(InputError, match=r"settings\.yaml is damaged: expected all settings of the run, got none"):
+        load(tmp_path / "run")
+
+
+def test_an_operator_of_another_size_is_refused(series_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(series_run, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    tensors, record = read_tensors(folder.operator, "operator")
+    write_tensors(folder.operator, "operator", tensors | {"matrix": torch.eye(5, dtype=torch.float64)}, record)
+    with pytest.raises(InputError, match=r"expected an operator of shape \(8, 8\), got \(5, 5\)"):
+        load(tmp_path / "run")

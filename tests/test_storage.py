@@ -2,13 +2,22 @@
 
 import os
 import stat
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
-from diskoop.errors import InputError
-from diskoop.storage import atomic_folder, atomic_write, cache_folder, write_text
+from diskoop import storage
+from diskoop.data.cache import cached_array
+from diskoop.errors import InputError, ResourceError
+from diskoop.storage import TEMPORARY, atomic_folder, atomic_write, cache_folder, sweep, write_text
+from diskoop.tensor_files import write_tensors
+from tests.helpers.disks import fill, small_disk
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -71,3 +80,125 @@ def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert cache_folder() == tmp_path
     monkeypatch.delenv("DISKOOP_CACHE")
     assert cache_folder().name == "diskoop"
+
+
+KILLED = """
+import os, signal, sys
+from diskoop.storage import {kind}
+with {kind}(sys.argv[1]) as temporary:
+    ({target}).write_text("half")
+    print("ready", flush=True)
+    {last}
+"""
+
+
+def _writer(kind: str, path: Path, last: str) -> subprocess.Popen[str]:
+    """A process in the middle of writing `path`."""
+    target = "temporary / 'inside'" if kind == "atomic_folder" else "temporary"
+    code = KILLED.format(kind=kind, target=target, last=last)
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are locked on POSIX")
+@pytest.mark.parametrize("kind", ["atomic_write", "atomic_folder"])
+def test_what_a_killed_process_left_is_removed_by_the_next_write(kind: str, tmp_path: Path) -> None:
+    alive = _writer(kind, tmp_path / "alive.bin", "signal.pause()")
+    try:
+        _writer(kind, tmp_path / "killed.bin", "os.kill(os.getpid(), signal.SIGKILL)").wait(30)
+        (tmp_path / ".mine").write_text("not ours")
+        assert len(list(tmp_path.glob(f"{TEMPORARY}*"))) == 2
+        write_text(tmp_path / "next.txt", "whole")
+        (left,) = tmp_path.glob(f"{TEMPORARY}*")
+        assert "alive" in left.name  # it is still being written
+        assert sweep(tmp_path) == []
+    finally:
+        alive.kill()
+        alive.wait(30)
+    assert sweep(tmp_path) == [left]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".mine", "next.txt"]
+
+
+def test_a_temporary_file_that_is_swept_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = storage._lock
+    swept: list[Path] = []
+
+    def late(temporary: Path) -> int | None:
+        if not swept:
+            swept.extend(sweep(tmp_path))
+        return lock(temporary)
+
+    monkeypatch.setattr(storage, "_lock", late)
+    write_text(tmp_path / "file.txt", "whole")
+    assert len(swept) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
+    assert (tmp_path / "file.txt").read_text() == "whole"
+
+
+WRITERS = {
+    "text": lambda path: write_text(path, "x" * 400_000),
+    "numpy": lambda path: _within(path, lambda file: np.save(file, np.zeros(50_000))),
+    "npz": lambda path: _within(path, lambda file: np.savez(file, x=np.zeros(50_000))),
+    "safetensors": lambda path: write_tensors(path, "example", {"a": torch.zeros(100_000)}, {}),
+    "Pillow": lambda path: _within(path, lambda file: _noise().save(file)),
+    "WebP": lambda path: _within(path, lambda file: _noise().save(file, lossless=True)),
+    "Parquet": lambda path: _within(path, _write_parquet),
+}
+SUFFIXES = {"text": ".txt", "numpy": ".npy", "npz": ".npz", "safetensors": ".safetensors", "Pillow": ".png"}
+SUFFIXES |= {"WebP": ".webp", "Parquet": ".parquet"}
+
+
+def _within(path: Path, write: Callable[[Path], object]) -> None:
+    with atomic_write(path) as temporary:
+        write(temporary)
+
+
+def _noise() -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8))
+
+
+def _write_parquet(path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"a": np.random.default_rng(0).normal(size=50_000)}), path)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("room", [0, 100_000])
+def test_a_full_disk_is_a_sentence_whoever_writes(writer: str, room: int, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1_000_000) as disk:
+        path = disk / f"out{SUFFIXES[writer]}"
+        filler = fill(disk, room)
+        with pytest.raises(
+            ResourceError, match=r"^cannot write '.*out\.\w+': no space left on device; it takes .*free"
+        ):
+            WRITERS[writer](path)
+        assert [file.name for file in disk.iterdir()] == ["filler"]
+        filler.unlink()
+        WRITERS[writer](path)
+        assert path.stat().st_size > 100_000
+
+
+def test_a_known_size_is_told_and_other_faults_are_not_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1_000_000) as disk:
+        with (
+            pytest.raises(ResourceError, match=r"it takes 2\.0 MB, 1\.0 MB are free"),
+            atomic_write(disk / "large", 2_000_000) as temporary,
+        ):
+            temporary.write_bytes(bytes(2_000_000))
+        with pytest.raises(KeyError), atomic_write(disk / "wrong"):
+            raise KeyError("a mistake of ours")
+        assert list(disk.iterdir()) == []
+
+
+def test_a_full_cache_says_how_to_move_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk(tmp_path / "disk", 1_000_000) as disk:
+        monkeypatch.setenv("DISKOOP_CACHE", str(disk))
+        with pytest.raises(ResourceError, match=r"it takes 8\.0 MB, 1\.0 MB are free; `diskoop cache` lists"):
+            cached_array("mine", "0" * 12, (1_000_000,), lambda out, advance: None, np.float64)
+        assert list(disk.iterdir()) == []

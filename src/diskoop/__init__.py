@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from diskoop import numerics
     from diskoop.analysis.decomposition import Decomposition
     from diskoop.data import Sequences, load_data, register_data_set
-    from diskoop.errors import InputError
+    from diskoop.errors import InputError, ResourceError
     from diskoop.models.autoencoder import KoopmanAutoencoder, register_network
     from diskoop.numerics.factors import Factor
     from diskoop.numerics.spectrum import Spectrum
@@ -19,6 +19,7 @@ __all__ = [
     "Factor",
     "InputError",
     "KoopmanAutoencoder",
+    "ResourceError",
     "Run",
     "Sequences",
     "Settings",
@@ -38,6 +39,7 @@ _MODULES = {
     "Factor": "diskoop.numerics.factors",
     "InputError": "diskoop.errors",
     "KoopmanAutoencoder": "diskoop.models.autoencoder",
+    "ResourceError": "diskoop.errors",
     "Run": "diskoop.run",
     "Sequences": "diskoop.data",
     "Settings": "diskoop.settings",

@@ -9,7 +9,14 @@ class InputError(ValueError):
 
 
 class Unavailable(InputError):  # noqa: N818 - an adjective says what is wrong
-    """Bad input because of the machine, not a file: a package that is not installed, a full disk."""
+    """Input that cannot be read for want of a package that is not installed."""
+
+
+class ResourceError(Exception):
+    """A lack of the machine's, whatever the input: a full disk, too little memory, too few file handles.
+
+    The message is one sentence. The command line ends with exit code 1.
+    """
 
 
 class Stopped(Exception):  # noqa: N818 - stopping on request is no error

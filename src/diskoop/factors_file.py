@@ -1,6 +1,7 @@
 """factors.json: the discovered factors of a run, with names and projectors"""
 
 import json
+from hashlib import sha256
 from typing import Annotated, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from diskoop.numerics.factors import Factor
 from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
+
+LATEST: Literal["diskoop factors 4"] = "diskoop factors 4"
 
 
 class _Strict(BaseModel):
@@ -54,8 +57,12 @@ class _Header(_Strict):
 
 
 class _Page(_Header):
-    format: Literal["diskoop factors 2", "diskoop factors 3"] = "diskoop factors 3"
+    format: Literal["diskoop factors 2", "diskoop factors 3", "diskoop factors 4"] = LATEST
     factors: list[_Entry]
+    checksum: str = ""  # of all the rest; formats before 4 had none
+
+    def content_checksum(self) -> str:
+        return sha256(json.dumps(self.model_dump(exclude={"checksum"})).encode()).hexdigest()
 
 
 class _PageV1(_Header):
@@ -83,6 +90,7 @@ def save_factors(folder: RunFolder, result: DiscoveryResult, model: torch.nn.Mod
         notes=list(result.notes),
         factors=[_Entry(**item.as_dict(), projector=item.factor.projector.tolist()) for item in result.factors],
     )
+    page.checksum = page.content_checksum()
     write_text(folder.factors, json.dumps(page.model_dump()) + "\n")
 
 
@@ -101,6 +109,9 @@ def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> Discovery
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{folder.factors} is damaged ({first}); {hint}") from None
     page = stored.upgrade() if isinstance(stored, _PageV1) else stored
+    has_checksum = isinstance(stored, _Page) and (stored.checksum or stored.format == LATEST)
+    if has_checksum and page.checksum != page.content_checksum():
+        raise InputError(f"{folder.factors} is damaged: its content does not match its checksum; {hint}")
     if page.model != weights_checksum(model):
         raise InputError(f"{folder.factors} belongs to another model than {folder.model}; {hint}")
     factors: list[DiscoveredFactor] = []

@@ -341,7 +341,7 @@ def load(path: str | Path, device: str = "cpu", factors: bool = True) -> Run:
     _require_device(device)
     settings = load_settings(folder)
     model, units = load_model(folder, settings)
-    operator = load_operator(folder, model)
+    operator = load_operator(folder, model, settings.model.k)
     operator = replace(operator, matrix=operator.matrix.to(float64_device(torch.device(device))))
     found = load_factors(folder, model, settings.model.k) if factors else None
     return Run(settings, model.to(device).eval(), operator, units, folder, found)

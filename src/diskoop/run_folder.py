@@ -14,7 +14,7 @@ from diskoop.errors import InputError, suggest
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Operator
-from diskoop.settings import Settings, upgraded
+from diskoop.settings import Settings, read_yaml, upgraded
 from diskoop.storage import atomic_folder, write_text
 from diskoop.tensor_files import load_weights, read_tensors, weights_checksum, write_tensors
 
@@ -161,7 +161,10 @@ class RunFolder:
 
 def load_settings(folder: RunFolder) -> Settings:
     folder.require_settings()
-    return Settings.load(folder.settings)
+    values = read_yaml(folder.settings)
+    if not values:
+        raise InputError(f"{folder.settings} is damaged: expected all settings of the run, got none")
+    return Settings.of(values)
 
 
 def save_model(
@@ -199,11 +202,13 @@ def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module)
     write_tensors(folder.operator, "operator", tensors, record)
 
 
-def load_operator(folder: RunFolder, model: torch.nn.Module) -> Operator:
-    """The frozen operator; an InputError if it was fitted to latents of another model."""
+def load_operator(folder: RunFolder, model: torch.nn.Module, k: int) -> Operator:
+    """The frozen operator, (k, k); an InputError if it was fitted to latents of another model or has another size."""
     tensors, record = read_tensors(folder.operator, "operator")
     if record["model"] != weights_checksum(model):
         raise InputError(f"{folder.operator} belongs to another model than {folder.model}")
+    if (got := tuple(tensors["matrix"].shape)) != (k, k):
+        raise InputError(f"{folder.operator} is damaged: expected an operator of shape {(k, k)}, got {got}")
     return Operator(
         tensors["matrix"], tensors["rank"], tensors["condition"], record["sequences"], record["steps"], record["source"]
     )

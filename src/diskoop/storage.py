@@ -1,20 +1,41 @@
-"""atomic writes of files and folders; the cache folder"""
+"""atomic writes of files and folders, full disks, leftovers of killed processes; the cache folder"""
 
+import errno
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, ResourceError, Stopped
+
+if sys.platform != "win32":
+    import fcntl
+
+TEMPORARY = ".diskoop-tmp-"  # how the names of temporary files and folders begin
+ABANDONED_SECONDS = 86_400  # where files cannot be locked, a temporary one that is older is a leftover
+PROBE = bytes(1 << 16)  # what a disk that is not full takes
+NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+# What libraries say that pass on no error number: numpy, and those written in Rust.
+NO_SPACE_TEXT = re.compile(r"os error (27|28|112|122)\b|\d+ requested and \d+ written")
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path, size: int | None = None) -> Iterator[Path]:
     """Yields a temporary path that replaces `path` when the block ends well, and is removed otherwise.
+
+    Args:
+        path: of the file.
+        size: its bytes, where they are known beforehand: a full disk is told with them.
+
+    Raises:
+        InputError: nothing can be written there.
+        ResourceError: the disk is full.
 
     Example:
         >>> with atomic_write(folder / "a.txt") as temporary:
@@ -23,48 +44,207 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         'done'
     """
     path = Path(path)
-    with _write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
-    try:
+
+    def make() -> Path:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
+        os.close(handle)
+        return Path(name)
+
+    with _temporary(path, make, size) as temporary:
         yield temporary
         # mkstemp makes files private; give this one the permissions an ordinary open() would have given.
         temporary.chmod(0o666 & ~_umask())
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())
-        with _write_errors(path):
+        _flush_to_disk(temporary)
+        with write_errors(path):
             temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            _flush_to_disk(path.parent)
 
 
 @contextmanager
-def atomic_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path, size: int | None = None) -> Iterator[Path]:
     """The same for a folder that does not exist yet, or is empty."""
     path = Path(path)
-    with _write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
-    try:
+
+    def make() -> Path:
+        return Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{TEMPORARY}{path.name}-"))
+
+    with _temporary(path, make, size) as temporary:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        with _write_errors(path):
+        for inside in temporary.rglob("*"):
+            _flush_to_disk(inside)
+        _flush_to_disk(temporary)
+        with write_errors(path):
             if path.is_dir():
                 path.rmdir()  # Windows does not rename over an empty folder
             temporary.replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            _flush_to_disk(path.parent)
 
 
 @contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into an InputError that names `path`."""
+def _temporary(path: Path, make: Callable[[], Path], size: int | None) -> Iterator[Path]:
+    """A temporary file or folder next to `path`, locked while it is in use and removed at the end.
+
+    A lock ends with its process, however that ends, so what nobody has locked is a leftover. Those beside `path` are
+    removed first.
+    """
+    with write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent)
+    while True:
+        with write_errors(path):
+            temporary = make()
+        handle = _lock(temporary)
+        if temporary.exists():
+            break
+        _release(handle)  # another process has taken it for a leftover before it was locked
+    try:
+        yield temporary
+    except (InputError, ResourceError, Stopped):
+        raise
+    except Exception as error:
+        if _is_full(error, temporary):
+            raise ResourceError(_no_space(path, error, size, bytes_of(temporary))) from error
+        raise
+    finally:
+        with suppress(OSError):  # what cannot be removed now is a leftover
+            remove(temporary)
+        _release(handle)
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Remove what killed processes have left in a folder: temporary files and folders that nobody holds.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        with suppress(OSError), _abandoned(leftover) as is_abandoned:  # another user's, or removed just now
+            if is_abandoned:
+                remove(leftover)
+                removed.append(leftover)
+    return removed
+
+
+@contextmanager
+def _abandoned(temporary: Path) -> Iterator[bool]:
+    """Whether the process that made it has ended; then it is locked in the block, so that nobody begins to use it."""
+    if sys.platform == "win32":
+        yield time.time() - temporary.stat().st_mtime > ABANDONED_SECONDS
+        return
+    handle = os.open(temporary, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_abandoned = True
+    except OSError:  # it is in use, or the disk knows no locks
+        is_abandoned = False
+    try:
+        yield is_abandoned
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _lock(temporary: Path) -> int | None:
+    """A handle that locks a file or folder until it is released; None where that is impossible."""
+    if sys.platform == "win32":
+        return None
+    try:
+        handle = os.open(temporary, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with suppress(OSError):  # the disk knows no locks
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def _release(handle: int | None) -> None:
+    if handle is not None:
+        os.close(handle)
+
+
+def _flush_to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return  # folders cannot be opened there
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into an InputError that names `path`, or a ResourceError if the disk is full."""
     try:
         yield
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise ResourceError(_no_space(path, error, None, 0)) from None
         raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+
+
+def _is_full(error: BaseException, temporary: Path) -> bool:
+    """Whether an exception while `temporary` was written is due to a full disk.
+
+    Not every library passes on the error number, so the disk is asked to take a little more.
+    """
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(getattr(cause, "errno", None) in NO_SPACE or NO_SPACE_TEXT.search(str(cause)) for cause in causes):
+        return True
+    try:
+        with (temporary / "probe" if temporary.is_dir() else temporary).open("ab") as stream:
+            stream.write(PROBE)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as probed:
+        return probed.errno in NO_SPACE
+    return False
+
+
+def _no_space(path: Path, error: BaseException, size: int | None, written: int) -> str:
+    """The sentence about a full disk: the path, what it takes and what is free."""
+    number = getattr(error, "errno", None)
+    reason = os.strerror(number if number in NO_SPACE else errno.ENOSPC).lower()
+    takes = f"it takes {format_bytes(size)}" if size else f"it takes more than {format_bytes(written)}"
+    free = shutil.disk_usage(path if path.is_dir() else path.parent).free + written
+    hint = "; `diskoop cache` lists what is in the cache, and DISKOOP_CACHE moves it"
+    in_cache = path.absolute().is_relative_to(cache_folder().absolute())
+    return f"cannot write {str(path)!r}: {reason}; {takes}, {format_bytes(free)} are free{hint if in_cache else ''}"
+
+
+def bytes_of(path: Path) -> int:
+    """Bytes that a file, or all files in a folder, take on the disk."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    stats = [file.lstat() for file in files if file.is_file()]
+    # An array with room reserved for it only in part has fewer blocks than its length says.
+    return sum(min(stat.st_size, getattr(stat, "st_blocks", stat.st_size) * 512) for stat in stats)
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes for people.
+
+    Example:
+        >>> format_bytes(1_090_000_000), format_bytes(512)
+        ('1.1 GB', '512 bytes')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -35,7 +35,8 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: 
     text = json.dumps(record)
     # A single entry, because safetensors writes several in any order, and equal runs should give equal files.
     header = {"format": f"{FORMAT} {kind}", "record": text, "checksum": checksum(on_cpu, text)}
-    with atomic_write(path) as temporary:
+    size = sum(tensor.nbytes for tensor in on_cpu.values()) + len(text)
+    with atomic_write(path, size) as temporary:
         save_file(on_cpu, temporary, metadata={"diskoop": json.dumps(header)})
 
 

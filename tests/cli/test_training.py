@@ -1,15 +1,24 @@
 """`diskoop train`: settings, fine-tuning, signals and damaged checkpoints."""
 
+import contextlib
 import os
 import re
+import select
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from diskoop.settings import Settings
+from diskoop.storage import TEMPORARY
+from diskoop.tensor_files import read_tensors
 from tests.helpers.cli import TINY_OVERRIDES, answer, diskoop, start, wait_for
+
+if sys.platform != "win32":
+    import pty
 
 EPOCHS = 12  # long enough for a signal to arrive before the end
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -49,7 +58,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @POSIX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(
     number: signal.Signals, uninterrupted: Path, tmp_path: Path
 ) -> None:
@@ -72,10 +81,39 @@ def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(
 
 
 @POSIX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_terminal_that_is_closed_stops_it_with_all_saved(tmp_path: Path, uninterrupted: Path) -> None:
+    """Nothing can be printed any more then; under nohup it goes on."""
+    for prefix in ([], ["nohup"]):
+        folder = tmp_path / ("kept" if prefix else "closed")
+        settings = [*TINY_OVERRIDES, "train.save_every=100000", f"train.epochs={EPOCHS}"]
+        words = [*prefix, sys.executable, "-m", "diskoop", "train", *settings]
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execvp(words[0] if prefix else sys.executable, [*words, "--out", str(folder)])
+        metrics = folder / "metrics.jsonl"
+        deadline = time.monotonic() + 120
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 2):
+            with contextlib.suppress(OSError):  # nohup has closed its end
+                if select.select([terminal], [], [], 0.02)[0]:
+                    os.read(terminal, 65536)
+            assert time.monotonic() < deadline
+        os.close(terminal)
+        os.waitpid(child, 0)
+        finished = (folder / "model.safetensors").exists()
+        assert finished == bool(prefix)
+        if not finished:
+            steps = read_tensors(folder / "checkpoint.safetensors", "checkpoint")[1]["step"]
+            assert steps >= 20, "nothing was saved when the signal came"
+            assert diskoop("train", "--resume", str(folder), cwd=tmp_path).returncode == 0
+        ours, theirs = (read_tensors(run / "model.safetensors", "model")[0] for run in (folder, uninterrupted))
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals, tmp_path: Path) -> None:
     process = start("train", "data.size=32", "--out", "run", cwd=tmp_path, DISKOOP_CACHE=str(tmp_path / "cache"))
-    wait_for(lambda: any((tmp_path / "cache").glob(".puppets*")), process)  # while it draws the set
+    wait_for(lambda: any((tmp_path / "cache").glob(f"{TEMPORARY}puppets*")), process)  # while it draws the set
     os.kill(process.pid, number)
     message = process.communicate(timeout=60)[1]
     assert process.returncode == 1
@@ -83,6 +121,21 @@ def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals
     assert "Traceback" not in message
     assert not (tmp_path / "run").exists()
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@POSIX
+def test_what_a_killed_drawing_left_is_removed_by_the_next_command(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    process = start("data", "puppets", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))
+    wait_for(lambda: any(cache.glob(f"{TEMPORARY}puppets*")), process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert any(cache.glob(f"{TEMPORARY}*"))
+    second = start("data", "faces", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))
+    wait_for(lambda: any(cache.glob(f"{TEMPORARY}faces*")), second)
+    second.terminate()
+    second.communicate(timeout=60)
+    assert list(cache.iterdir()) == []
 
 
 def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
-from diskoop.data.cache import FrameWriter, cached_array, cached_frames, digest, load_mmap
+from diskoop.data import cache
+from diskoop.data.cache import FrameWriter, cache_entries, cached_array, cached_frames, digest, load_mmap
 from diskoop.errors import InputError
+from diskoop.storage import TEMPORARY
 
 
 @pytest.fixture
@@ -113,3 +115,102 @@ def test_a_key_depends_on_all_its_parts() -> None:
     keys = [digest(1, "a"), digest(1, "b"), digest("1a"), digest(diskoop.errors), digest(diskoop.storage)]
     assert len(set(keys)) == len(keys)
     assert digest(1, "a") == keys[0]
+
+
+KEY = "0123456789ab"
+
+
+def _draw(times: list[int]) -> np.ndarray[Any, Any]:
+    """An entry of the cache that notes how often it is made."""
+
+    def fill(out: Any, advance: Callable[[int], None]) -> None:
+        times.append(1)
+        out[:] = np.arange(out.size).reshape(out.shape)
+
+    return cached_array("mine", KEY, (300, 7), fill, np.float64)
+
+
+def _flip(file: Path, at: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[at] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: _flip(entry / "frames.npy", -5),
+        lambda entry: _flip(entry / "frames.npy", 3),
+        lambda entry: (entry / "frames.npy").write_bytes((entry / "frames.npy").read_bytes()[:-9]),
+        lambda entry: (entry / "frames.npy").write_bytes(b""),
+        lambda entry: (entry / "frames.npy").unlink(),
+        lambda entry: (entry / "facts.json").write_text('{"format": "diskoop cache 1"}'),
+        lambda entry: (entry / "facts.json").write_text("["),
+        lambda entry: (entry / "facts.json").unlink(),
+    ],
+)
+def test_a_damaged_entry_is_told_and_made_again(
+    damage: Callable[[Path], None], own_cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    times: list[int] = []
+    _draw(times)
+    damage(own_cache / f"mine-{KEY}")
+    again = _draw(times)
+    assert len(times) == 2
+    assert np.array_equal(again.ravel(), np.arange(2100))
+    assert f"mine-{KEY} is damaged" in " ".join(capfd.readouterr().err.split())
+    _draw(times)
+    assert len(times) == 2
+
+
+def test_metadata_are_covered_by_the_checksum(own_cache: Path) -> None:
+    times = []
+
+    def write(file: FrameWriter) -> dict[str, Any]:
+        times.append(1)
+        file.append(np.arange(6.0).reshape(3, 2))
+        return {"lengths": [3]}
+
+    cached_frames("mine", KEY, write)
+    facts = own_cache / f"mine-{KEY}" / "facts.json"
+    facts.write_text(facts.read_text().replace('"lengths": [3]', '"lengths": [2]'))
+    assert cached_frames("mine", KEY, write)[1] == {"lengths": [3]}
+    assert len(times) == 2
+
+
+def test_an_entry_that_nobody_touched_is_not_read_again(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[int] = []
+    _draw(times)
+    monkeypatch.setattr(cache, "_checksum", lambda *_: pytest.fail("it was read"))
+    assert np.array_equal(_draw(times).ravel(), np.arange(2100))
+    monkeypatch.undo()
+    monkeypatch.setenv("DISKOOP_CACHE", str(own_cache))
+    (own_cache / f"mine-{KEY}" / "frames.npy").touch()
+    read: list[Path] = []
+    checksum = cache._checksum
+
+    def noted(frames: Path, metadata: dict[str, Any]) -> str:
+        read.append(frames)
+        return checksum(frames, metadata)
+
+    monkeypatch.setattr(cache, "_checksum", noted)
+    for _ in range(2):
+        _draw(times)
+    assert (len(times), len(read)) == (1, 1)
+
+
+def test_the_cache_lists_its_own_files_only(own_cache: Path) -> None:
+    _draw([])
+    (own_cache / "notes.txt").write_text("a file of somebody else")
+    (own_cache / "thesis").mkdir()
+    (own_cache / f"classifier-{KEY}.safetensors").write_text("weights")
+    (own_cache / f".puppets-64-{KEY}-a1b2c3d4.npy").write_text("half")  # left by an earlier version
+    (own_cache / f"{TEMPORARY}faces-32-{KEY}-a1b2c3d4").mkdir()
+    entries = {entry.path.name: entry for entry in cache_entries()}
+    assert {name: entry.is_temporary for name, entry in entries.items()} == {
+        f"mine-{KEY}": False,
+        f"classifier-{KEY}.safetensors": False,
+        f".puppets-64-{KEY}-a1b2c3d4.npy": True,
+        f"{TEMPORARY}faces-32-{KEY}-a1b2c3d4": True,
+    }
+    assert entries[f"mine-{KEY}"].bytes > 2100 * 8

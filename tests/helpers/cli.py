@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diskoop.cli.app import main
+from diskoop.signals import stop_signals
 
 TINY_OVERRIDES = [
     "data.name=oscillators", "data.limit=200", "model.k=10", "model.h=12", "spectrum.static=3", "spectrum.radius=0.9",
@@ -31,7 +32,8 @@ class Result(NamedTuple):
 def diskoop(*words: str, cwd: Path) -> Result:
     """Run `diskoop WORDS` in the folder `cwd`, in this process."""
     out, err = io.StringIO(), io.StringIO()
-    argv, handler, code = sys.argv, signal.getsignal(signal.SIGTERM), 0
+    argv, code = sys.argv, 0
+    handlers = {number: signal.getsignal(number) for number in stop_signals()}
     sys.argv = ["diskoop", *words]
     try:
         with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -40,7 +42,8 @@ def diskoop(*words: str, cwd: Path) -> Result:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv = argv
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return Result(code, out.getvalue(), err.getvalue())
 
 

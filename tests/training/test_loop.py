@@ -19,7 +19,7 @@ from diskoop import load, load_data
 from diskoop.data import Sequences, batches
 from diskoop.data.batches import Batch, prefetch
 from diskoop.data.sets import oscillators
-from diskoop.errors import InputError, Stopped
+from diskoop.errors import InputError, Stopped, counted
 from diskoop.models.residual import start_from_pca
 from diskoop.numerics import Spectrum, fit_operator
 from diskoop.numerics.operator import SnapshotQR
@@ -185,6 +185,26 @@ def test_the_frozen_operator_is_that_of_the_whole_training_set(undisturbed: Path
     assert torch.allclose(run.operator.matrix, expected.matrix, atol=1e-9)
     assert (run.operator.sequences, run.operator.steps) == (200, 200 * 23)
     assert run.operator.source == "oscillators, 200 training sequences"
+
+
+def test_another_thread_count_is_told(tmp_path: Path) -> None:
+    """Sums over other numbers of threads differ in their last bits, so what follows may."""
+    with pytest.raises(MemoryError):
+        loop.train(SMALL, tmp_path / "run", reporter=Quiet(crash_at=8))
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    threads = torch.get_num_threads()
+    told = f"trained with {counted(threads, 'thread')} so far and with {threads + 1} from here"
+    loud = Quiet(crash_at=9)
+    try:
+        torch.set_num_threads(threads + 1)
+        with pytest.raises(MemoryError):
+            loop.resume(tmp_path / "run", reporter=loud)
+    finally:
+        torch.set_num_threads(threads)
+    assert [message for message in loud.messages if told in message and f"OMP_NUM_THREADS={threads}" in message]
+    quiet = Quiet()
+    loop.resume(tmp_path / "copy", reporter=quiet)
+    assert not [message for message in quiet.messages if "so far and with" in message]
 
 
 def test_a_finished_run_resumes_to_itself(undisturbed: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 
 import diskoop
 from diskoop.cli.benchmarks import bench
+from diskoop.cli.cache import cache
 from diskoop.cli.data import data
 from diskoop.cli.editing import forecast, sample, swap
 from diskoop.cli.evaluation import compare, evaluate, reproduce
@@ -18,11 +19,12 @@ from diskoop.cli.explore import explore
 from diskoop.cli.factors import factors
 from diskoop.cli.report import report
 from diskoop.cli.training import demo, train
-from diskoop.errors import InputError, Stopped
+from diskoop.errors import InputError, ResourceError, Stopped
+from diskoop.signals import stop_signals
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
 COMMANDS = (
-    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, bench,
+    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, bench, cache,
 )  # fmt: skip
 
 # Waiting OpenMP threads should sleep soon: next to another busy program, a step that spins takes ten times as long.
@@ -58,13 +60,16 @@ def common(
 def main() -> None:
     """Run the command line: bad input is one sentence and exit code 2, an interruption exit code 1."""
     with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, so that temporary files are removed
+        for number in stop_signals():  # like Ctrl-C, so that temporary files are removed
+            signal.signal(number, signal.default_int_handler)
     try:
         copy_context().run(app)  # what a command remembers, such as the notes it printed, ends with it
     except InputError as error:
         _fail(str(error), 2)
-    except Stopped as error:
+    except (Stopped, ResourceError) as error:
         _fail(str(error), 1)
+    except OSError as error:  # a disk that fails, too many open files, a network that is gone
+        _fail(" ".join(str(error).split()), 1)
     except SystemExit as end:
         if end.code == 130:  # typer's code for Ctrl-C
             _fail("stopped", 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diskoop.errors import InputError, counted
+from diskoop.errors import InputError, ResourceError, counted
 
 if TYPE_CHECKING:
     from diskoop.analysis.verdict import Verdict
@@ -70,7 +70,7 @@ def write_reports(*folders: Path, device: str = "auto") -> list[Path]:
     for folder in folders:
         try:
             files.append(write_report(open_run(folder, device)))
-        except (InputError, OSError, RuntimeError) as error:  # data that are gone, a full disk, a lack of memory
+        except (InputError, ResourceError, OSError, RuntimeError) as error:  # data that are gone, a full disk
             print_note(f"no report on {folder} was written: {str(error) or type(error).__name__}")
     return files
 

@@ -2,10 +2,13 @@
 
 import inspect
 import json
+import math
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +19,18 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from diskoop.errors import InputError, Unavailable
-from diskoop.storage import atomic_folder, atomic_write, cache_folder, write_text
+from diskoop.errors import InputError, ResourceError
+from diskoop.storage import TEMPORARY, atomic_folder, bytes_of, cache_folder, write_text
 
 Advance = Callable[[int], None]  # reports how many more items are done
+
+FORMAT = "diskoop cache 1"
+# The files of an entry, which is a folder: an array, its metadata with a checksum of both, and the sizes and times that
+# these two had when they were last compared with the checksum.
+FRAMES, FACTS, VERIFIED = "frames.npy", "facts.json", "verified.json"
+# Names in the cache folder: entries, classifiers and arrays of earlier versions; what those left when they were killed.
+ENTRY = re.compile(r"[\w-]+-[0-9a-f]{12}(\.npy|\.safetensors)?")
+OLD_TEMPORARY = re.compile(r"\.[\w-]+-[0-9a-f]{12}-\w{8}(\.npy|\.safetensors)?")
 
 
 def cached_array(
@@ -32,20 +43,21 @@ def cached_array(
     """A read-only array of known shape, computed on the first call.
 
     Args:
-        name: of the file and the progress bar.
+        name: of the entry and the progress bar.
         key: digest of all that the array depends on.
         shape: of the array.
         fill: writes into the array it is given, and reports items done along the first axis.
         dtype: of the array.
     """
-    path = cache_folder() / f"{_file_stem(name)}-{key}.npy"
-    if not path.exists():
-        with atomic_write(path) as temporary, progress_bar(f"drawing {name}", shape[0]) as advance:
-            out = _allocate(temporary, shape, dtype)
+
+    def write(path: Path) -> dict[str, Any]:
+        with progress_bar(f"drawing {name}", shape[0]) as advance:
+            out = _allocate(path, shape, dtype)
             fill(out, advance)
             out.flush()
-            del out
-    return load_mmap(path)
+        return {}
+
+    return cached_file(name, key, write, math.prod(shape) * np.dtype(dtype).itemsize)[0]
 
 
 def cached_frames(
@@ -54,23 +66,100 @@ def cached_frames(
     """Read-only frames of unknown number and their metadata, computed on the first call.
 
     Args:
-        name: of the folder.
+        name: of the entry.
         key: digest of all that the frames depend on.
         write: appends the frames to a FrameWriter and returns the metadata, plain JSON.
     """
-    folder = cache_folder() / f"{_file_stem(name)}-{key}"
+
+    def write_frames(path: Path) -> dict[str, Any]:
+        with path.open("wb+") as stream:
+            writer = FrameWriter(stream)
+            metadata = write(writer)
+            writer.finish()
+        return metadata
+
+    return cached_file(name, key, write_frames)
+
+
+def cached_file(
+    name: str, key: str, write: Callable[[Path], dict[str, Any]], size: int | None = None
+) -> tuple[NDArray[Any], dict[str, Any]]:
+    """A read-only array and its metadata, written on the first call, and again if the entry is damaged.
+
+    Args:
+        name: of the entry.
+        key: digest of all that the array depends on.
+        write: writes a `.npy` file and returns the metadata, plain JSON.
+        size: the array's bytes, where they are known beforehand.
+    """
+    if (found := find_cached(name, key)) is not None:
+        return found
+    folder = entry_folder(name, key)
+    try:
+        with atomic_folder(folder, size) as temporary:
+            metadata = write(temporary / FRAMES)
+            page = {"format": FORMAT, "checksum": _checksum(temporary / FRAMES, metadata), "metadata": metadata}
+            write_text(temporary / FACTS, json.dumps(page))
+    except InputError:
+        if not folder.exists():  # another process may have been faster
+            raise
+    else:
+        _mark_verified(folder)
+    return load_mmap(folder / FRAMES), json.loads((folder / FACTS).read_text(encoding="utf-8"))["metadata"]
+
+
+def find_cached(name: str, key: str) -> tuple[NDArray[Any], dict[str, Any]] | None:
+    """The array and the metadata of an entry; None if there is none. A damaged one is removed, and a note says so."""
+    folder = entry_folder(name, key)
     if not folder.exists():
-        try:
-            with atomic_folder(folder) as temporary:
-                with (temporary / "frames.npy").open("wb+") as stream:
-                    writer = FrameWriter(stream)
-                    metadata = write(writer)
-                    writer.finish()
-                write_text(temporary / "facts.json", json.dumps(metadata))
-        except InputError:
-            if not folder.exists():  # another process may have been faster
-                raise
-    return load_mmap(folder / "frames.npy"), json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        return None
+    try:
+        page = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        if page["format"] != FORMAT:
+            raise ValueError(f"expected the format {FORMAT!r}, got {page['format']!r}")
+        if not _is_verified(folder):
+            if _checksum(folder / FRAMES, page["metadata"]) != page["checksum"]:
+                raise ValueError("its content does not match its checksum")
+            _mark_verified(folder)
+        return load_mmap(folder / FRAMES), page["metadata"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+        text = f"note: {folder} is damaged ({error or type(error).__name__}) and is made again"
+        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+
+
+def entry_folder(name: str, key: str) -> Path:
+    """Where an entry is, or would be."""
+    return cache_folder() / f"{_file_stem(name)}-{key}"
+
+
+def _checksum(frames: Path, metadata: dict[str, Any]) -> str:
+    """SHA-256 of an array's file and its metadata."""
+    content = sha256(json.dumps(metadata).encode())
+    with frames.open("rb") as stream:
+        while block := stream.read(1 << 22):
+            content.update(block)
+    return content.hexdigest()
+
+
+def _state(folder: Path) -> list[list[int]]:
+    """What changes whenever somebody writes to the files of an entry."""
+    stats = [(folder / name).stat() for name in (FRAMES, FACTS)]
+    return [[stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for stat in stats]
+
+
+def _is_verified(folder: Path) -> bool:
+    """Whether the files are those that were last compared with the checksum: large ones are not read every time."""
+    try:
+        return bool(json.loads((folder / VERIFIED).read_text(encoding="utf-8")) == _state(folder))
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _mark_verified(folder: Path) -> None:
+    with suppress(InputError, ResourceError):  # a cache that is read only is verified every time
+        write_text(folder / VERIFIED, json.dumps(_state(folder)))
 
 
 class FrameWriter:
@@ -89,10 +178,7 @@ class FrameWriter:
             self._write_header()
             self.begin = self.stream.tell()
         assert (block.shape[1:], block.dtype) == self.frame
-        try:
-            self.stream.write(np.ascontiguousarray(block).data)
-        except OSError as error:
-            raise cannot_write(error) from None
+        self.stream.write(np.ascontiguousarray(block).data)
         self.count += len(block)
 
     def truncate(self, count: int) -> None:
@@ -123,19 +209,11 @@ class FrameWriter:
 
 def _allocate(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:
     """A new array on disk with all of its space reserved: a full disk under a memory map would kill the process."""
-    try:
-        out: np.memmap[Any, Any] = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        if hasattr(os, "posix_fallocate"):
-            with path.open("rb+") as stream:
-                os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
-    except OSError as error:
-        raise cannot_write(error) from None
+    out: np.memmap[Any, Any] = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("rb+") as stream:
+            os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
     return out
-
-
-def cannot_write(error: OSError) -> Unavailable:
-    """The error of a disk that is full or read-only."""
-    return Unavailable(f"cannot write to {cache_folder()}: {error.strerror or error}; DISKOOP_CACHE moves it")
 
 
 def _file_stem(name: str) -> str:
@@ -145,6 +223,27 @@ def _file_stem(name: str) -> str:
 def load_mmap(path: Path) -> NDArray[Any]:
     array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """A file or folder in the cache folder that this package has made."""
+
+    path: Path
+    bytes: int
+    modified: float  # seconds since 1970
+    is_temporary: bool  # it is being written, or was when its process was killed
+
+
+def cache_entries() -> list[CacheEntry]:
+    """What is in the cache folder, the largest first; files that this package has not made are not listed."""
+    entries = []
+    for path in cache_folder().glob("*"):
+        is_temporary = path.name.startswith(TEMPORARY) or OLD_TEMPORARY.fullmatch(path.name) is not None
+        if is_temporary or path.name == "sprites.txt" or ENTRY.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # removed just now
+                entries.append(CacheEntry(path, bytes_of(path), path.stat().st_mtime, is_temporary))
+    return sorted(entries, key=lambda entry: -entry.bytes)
 
 
 def digest(*parts: Any) -> str:

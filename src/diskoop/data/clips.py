@@ -1,5 +1,7 @@
 """clips in files: listed, read once, checked, concatenated in the cache"""
 
+import errno
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
 from diskoop.data.gaps import Segment, in_segments
 from diskoop.data.scaling import NON_FINITE, are_finite
-from diskoop.errors import InputError, Unavailable, counted
+from diskoop.errors import InputError, ResourceError, Unavailable, counted
 
 Blocks = Iterator[NDArray[Any]]  # frames (count, ...), a few at a time, so that memory does not grow with the clip
 SKIP_HINT = "--skip-bad leaves it out"
@@ -161,18 +163,49 @@ def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
         raise InputError(f"{clip.place} has {counted(count, 'frame')}: dynamics need at least 2")
 
 
+# Error numbers that are no word on a file's content; others, such as EIO, decoders use for damage too.
+LACKS = {
+    errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EPERM, errno.ETIMEDOUT,
+}  # fmt: skip
+LACK_OF_MEMORY = re.compile(r"malloc|allocate|(out of|insufficient|not enough) memory", re.IGNORECASE)
+
+
 @contextmanager
 def decoding(file: Path, kind: str) -> Iterator[None]:
-    """Turn any exception of a decoder of the user's `file` into an InputError."""
+    """Turn what a decoder says of the user's `file` into an InputError.
+
+    Raises:
+        InputError: the file is damaged, or of another kind.
+        Unavailable: it is not there.
+        ResourceError: it could not be read for want of memory, file handles or access. Another time it may be, so
+            nothing may be concluded from it.
+    """
     try:
         yield
-    except InputError:
+    except (InputError, ResourceError):
         raise
     except FileNotFoundError:
-        raise InputError(f"there is no file {str(file)!r}") from None
+        raise Unavailable(f"there is no file {str(file)!r}") from None
     except Exception as error:
+        if lack := _lack(error, file):
+            raise ResourceError(f"cannot read {str(file)!r}: {lack}") from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{file} is damaged or no {kind} ({reason}); make it again") from None
+
+
+def _lack(error: Exception, file: Path) -> str | None:
+    """What the machine lacked when a decoder failed; None if the file is to blame."""
+    if isinstance(error, MemoryError) or LACK_OF_MEMORY.search(str(error)):
+        return "not enough memory"
+    if (number := getattr(error, "errno", None)) in LACKS:
+        return os.strerror(number).lower()
+    try:  # not every decoder tells why it could not read
+        with file.open("rb") as stream:
+            while stream.read(1 << 20):
+                pass
+    except OSError as failure:
+        return (failure.strerror or str(failure)).lower()
+    return None
 
 
 def natural_key(text: object) -> list[tuple[int, int, str]]:

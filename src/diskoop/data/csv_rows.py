@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from diskoop.data.clips import decoding
 from diskoop.errors import InputError
 
 
@@ -20,8 +21,8 @@ def read_csv(path: Path) -> tuple[list[str], Iterator[list[str]]]:
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
+    with decoding(path, "table"), path.open(newline="", encoding="utf-8-sig") as stream:
+        try:
             first_line = stream.readline()
             stream.seek(0)
             delimiter = max("\t;,", key=first_line.count)
@@ -37,9 +38,7 @@ def _read_rows(path: Path) -> Iterator[list[str]]:
                         f"{path} has {len(cells)} cells in line {reader.line_num} where its first line has {width}"
                     )
                 yield cells
-    except FileNotFoundError:
-        raise InputError(f"there is no file {str(path)!r}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except (OSError, csv.Error) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from None
+        except csv.Error as error:
+            raise InputError(f"cannot read {path}: {error}") from None

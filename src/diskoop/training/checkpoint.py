@@ -27,6 +27,7 @@ class State:
     sums: dict[str, float]  # of each loss term over the steps of this epoch
     history: list[dict[str, Any]]  # one row per validation, as in metrics.jsonl
     best: dict[str, Any] | None = None  # loss and step of the smallest validation loss, where its weights are kept
+    threads: int | None = None  # of the CPU: sums over other numbers of threads differ in their last bits
 
 
 def save_checkpoint(

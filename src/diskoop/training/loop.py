@@ -18,13 +18,14 @@ from diskoop.data import load_split, open_data
 from diskoop.data.batches import Batch, BatchLoader, make_batch_loader
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError, Stopped, counted
+from diskoop.errors import InputError, ResourceError, Stopped, counted
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model
 from diskoop.models.pooling import statistics_count
 from diskoop.models.residual import start_from_pca
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
+from diskoop.signals import stop_signals
 from diskoop.storage import atomic_folder
 from diskoop.tensor_files import load_weights, read_tensors
 from diskoop.training.checkpoint import State, checkpoint_settings, fingerprint, load_checkpoint, save_checkpoint
@@ -82,11 +83,11 @@ def train(
         source = RunFolder.of(start)
         source.require_finished()
         load_weights(trainer.model, read_tensors(source.model, "model")[0], source.model)
-    with _catch_stop_signals() as stop_signals:
+    with _catch_stop_signals() as caught:
         with atomic_folder(path) as temporary:  # a folder that exists can be resumed
             settings.save(RunFolder(temporary).settings)
             trainer.save(RunFolder(temporary))
-        trainer.run(stop_signals)
+        trainer.run(caught)
 
 
 def resume(
@@ -120,8 +121,8 @@ def resume(
             f"{folder.resume_command} {trainer.longer} trains on, and --from starts a new run from it"
         )
         return False
-    with _catch_stop_signals() as stop_signals:
-        trainer.run(stop_signals)
+    with _catch_stop_signals() as caught:
+        trainer.run(caught)
     return True
 
 
@@ -197,7 +198,7 @@ class Trainer:
         self.step = self._make_step()
         self.num_recorded = 0  # steps whose losses are known; a captured step lags one behind
         self.saved_at, self.save_seconds = -math.inf, 0.0  # time and duration of the last checkpoint
-        self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[])
+        self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[], threads=torch.get_num_threads())
         self.best_weights: dict[str, Tensor] = {}  # of the smallest validation loss, where settings keep them
         self.log_row = tensorboard(folder) if settings.train.tensorboard else lambda row: None
         self.total = settings.train.steps or self.steps_per_epoch * (settings.train.epochs or 1)
@@ -259,9 +260,16 @@ class Trainer:
             self.folder, self.model, self.optimizer, identity or self.identity
         )
         self.num_recorded = self.state.step
+        before, self.state.threads = self.state.threads, torch.get_num_threads()
+        if before is not None and before != self.state.threads and self.device.type == "cpu":
+            self.reporter.log(
+                f"trained with {counted(before, 'thread')} so far and with {self.state.threads} from here, so the "
+                "result may differ in its last bits from that of an uninterrupted run; "
+                f"OMP_NUM_THREADS={before} goes on exactly"
+            )
 
-    def run(self, stop_signals: list[int]) -> None:
-        """Train to the end, or until a signal arrives in `stop_signals`."""
+    def run(self, caught: list[int]) -> None:
+        """Train to the end, or until a signal is `caught`."""
         log, options = self.reporter.log, self.settings.train
         shape = tuple(self.train_set.shape[1:])
         precision = "" if self.identity["precision"] == "32" else f" in {PRECISION_NAMES[self.identity['precision']]}"
@@ -275,10 +283,13 @@ class Trainer:
             log("nothing validates, so training runs to its last step whatever train.patience says")
         if not self.is_done:
             log(f"{counted(self.total - self.state.step, 'step')} to go: {self.estimate_cost()}")
-        with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
-            while not self.is_done:
-                self._train_interval(bar, stop_signals)
-        self.finish()
+        try:
+            with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
+                while not self.is_done:
+                    self._train_interval(bar, caught)
+            self.finish()
+        except ResourceError as error:
+            raise ResourceError(f"{error}; {self.resume_command} goes on from the last checkpoint") from None
 
     def finish(self) -> None:
         """Write the model, with the best weights where they were kept, and the frozen operator."""
@@ -318,7 +329,7 @@ class Trainer:
             return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch_size)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
-    def _train_interval(self, bar: ProgressBar, stop_signals: list[int]) -> None:
+    def _train_interval(self, bar: ProgressBar, caught: list[int]) -> None:
         """Train from the current step to the next validation."""
         options, state = self.settings.train, self.state
         start = time.perf_counter() - state.seconds
@@ -332,7 +343,7 @@ class Trainer:
             state.seconds = time.perf_counter() - start
 
         for batch in self.loader(self._batch_indices(state.step, last)):
-            if stop_signals:
+            if caught:
                 finish_steps()
                 self.save()
                 raise self._interrupted()
@@ -541,20 +552,20 @@ def tensorboard(folder: RunFolder) -> Callable[[Mapping[str, Any]], None]:
 
 @contextmanager
 def _catch_stop_signals() -> Iterator[list[int]]:
-    """A list that collects SIGINT and SIGTERM; a second signal interrupts at once."""
-    stop_signals: list[int] = []
+    """A list that collects SIGINT, SIGTERM and SIGHUP; a second signal interrupts at once."""
+    caught: list[int] = []
 
     def catch(number: int, _: object) -> None:
-        if stop_signals:
+        if caught:
             raise KeyboardInterrupt
-        stop_signals.append(number)
+        caught.append(number)
 
     try:
-        handlers = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.signal(number, catch) for number in stop_signals()}
     except ValueError:  # only the main thread handles signals
         handlers = {}
     try:
-        yield stop_signals
+        yield caught
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

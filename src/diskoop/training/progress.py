@@ -1,8 +1,10 @@
 """progress of training on the terminal"""
 
+import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -21,7 +23,7 @@ class Reporter:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(file=cast(TextIO, _OptionalOutput(sys.stderr)))
 
     def open(self, total: int, done: int, epochs: int | None) -> "ProgressBar":
         """A progress bar over `total` steps, of which `done` are done; `epochs` is None for a budget in steps."""
@@ -29,6 +31,25 @@ class Reporter:
 
     def log(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class _OptionalOutput:
+    """A stream whose failures do not matter: training goes on, or saves, when its terminal is gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 class ProgressBar:

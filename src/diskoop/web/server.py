@@ -19,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, ResourceError
 from diskoop.web.edits import EditRequest
 from diskoop.web.library import MAX_PAGE
 from diskoop.web.media import KINDS, download, sound, to_payload
@@ -82,11 +82,15 @@ def _add_guard(app: FastAPI, token: str | None, hosts: tuple[str, ...]) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Bad input is answered with one sentence."""
+    """Bad input, and what the machine lacks, are answered with one sentence."""
 
     @app.exception_handler(InputError)
     async def bad_input(_: Request, error: InputError) -> Response:
         return _sentence(str(error), 422)
+
+    @app.exception_handler(ResourceError)
+    async def lack(_: Request, error: ResourceError) -> Response:
+        return _sentence(str(error), 507)
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> Response:

@@ -410,14 +410,15 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "for source, options in ((sys.argv[1], {'skip_bad': True}), ('puppets', {})):\n"
         "    try: diskoop.load_data(source, **options)\n"
-        "    except diskoop.InputError as error: print(error)\n"
+        "    except diskoop.ResourceError as error: print(error)\n"
     )
     for number in range(3):
         write_csv(tmp_path / "set" / f"{number}.csv", {"a": RANDOM.normal(size=9000)})
     environment = {**os.environ, "DISKOOP_CACHE": str(tmp_path / "cache")}
     words = [sys.executable, "-c", code, str(tmp_path / "set")]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.count("cannot write to") == 2, done.stderr
+    assert done.stdout.count("cannot write '") == 2, done.stderr
+    assert done.stdout.count(": file too large; it takes ") == 2
     assert done.stdout.count("DISKOOP_CACHE moves it") == 2
     assert "--skip-bad" not in done.stdout  # it is not the file that is bad
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.stat().st_size] == []

@@ -39,7 +39,7 @@ def test_labels_go_with_pictures() -> None:
 
 def test_it_is_drawn_once_and_read_back_mapped(cache: Path) -> None:
     first = load_data("puppets", "train", size=32)
-    files = list(cache.glob("puppets-32-*.npy"))
+    files = list(cache.glob("puppets-32-*/frames.npy"))
     assert len(files) == 1
     drawn = files[0].stat().st_mtime_ns
     again = load_data("puppets", "train", size=32)

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diskoop.data.cache import cached_array, digest, load_mmap
+from diskoop.data.cache import cached_array, cached_file, digest
 from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.data.formats.videos import crop_square
 from diskoop.data.scaling import Statistics
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.errors import InputError, Unavailable
 from diskoop.settings import FRAME_SIZES
-from diskoop.storage import atomic_write, cache_folder
 
 HDF5 = (".h5", ".hdf5", ".hdf")
 SUFFIXES = (".npy", ".npz", *HDF5)
@@ -195,11 +194,14 @@ def _from_npz(path: Path) -> Contents:
         if headers[name][1].hasobject or archive.getinfo(f"{name}.npy").file_size <= MAX_IN_MEMORY:
             return file[name], extra, skipped  # raises for Python objects
         # Unpacked to disk and memory-mapped: it may be larger than memory.
-        unpacked = cache_folder() / f"{path.stem[:40]}-{_key(path, name)}.npy"
-        if not unpacked.exists():
-            with atomic_write(unpacked) as out, archive.open(f"{name}.npy") as packed, out.open("wb") as stream:
+
+        def unpack(out: Path) -> dict[str, Any]:
+            with archive.open(f"{name}.npy") as packed, out.open("wb") as stream:
                 shutil.copyfileobj(packed, stream, 2**20)
-        return load_mmap(unpacked), extra, skipped
+            return {}
+
+        size = archive.getinfo(f"{name}.npy").file_size
+        return cached_file(path.stem, _key(path, name), unpack, size)[0], extra, skipped
 
 
 def _read_header(archive: ZipFile, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.cache import cannot_write, progress_bar
+from diskoop.data.cache import progress_bar
 from diskoop.data.clips import Blocks, Clip, decoding
 from diskoop.data.csv_rows import read_csv
 from diskoop.data.formats.columns import (
@@ -29,7 +29,7 @@ from diskoop.data.formats.columns import (
 )
 from diskoop.data.gaps import Segment, complete_segments, fill_gaps, in_segments
 from diskoop.errors import InputError, Unavailable, counted
-from diskoop.storage import cache_folder
+from diskoop.storage import cache_folder, write_errors
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ID_NAMES = ("id", "sequence", "sequence_id", "series", "series_id")
@@ -300,9 +300,10 @@ class _RowStore:
         self.places: list[str] = []  # for messages
         self.codes: dict[str, int] = {}  # name -> index
         self.owners: list[NDArray[np.int64]] = []  # sequence of each row, by chunk; -1: none
-        cache_folder().mkdir(parents=True, exist_ok=True)
         # Lives as long as the clips that read from it; in the cache folder, where there is space.
-        self.file = tempfile.TemporaryFile(dir=cache_folder())  # noqa: SIM115
+        with write_errors(cache_folder()):
+            cache_folder().mkdir(parents=True, exist_ok=True)
+            self.file = tempfile.TemporaryFile(dir=cache_folder())  # noqa: SIM115
 
     def add(self, rows: NDArray[np.float64], names: Sequence[str], file: Path, place: Callable[[str], str]) -> None:
         """Append rows (row, column) of the sequences called `names`, (row,)."""
@@ -313,10 +314,8 @@ class _RowStore:
                 self.files.append(file)
                 self.places.append(place(name))
         self.owners.append(np.array([self.codes[name] for name in names]))
-        try:
+        with write_errors(cache_folder()):
             self.file.write(rows.tobytes())
-        except OSError as error:
-            raise cannot_write(error) from None
 
     def mark(self) -> tuple[int, int]:
         return len(self.names), len(self.owners)
@@ -333,10 +332,8 @@ class _RowStore:
 
     def rows(self, width: int) -> tuple[NDArray[np.float64], list[NDArray[np.int64]]]:
         """All rows, (row, width), and the indices of each sequence's rows in the order of the tables."""
-        try:
+        with write_errors(cache_folder()):
             self.file.flush()
-        except OSError as error:
-            raise cannot_write(error) from None
         owners = np.concatenate(self.owners)
         order = np.argsort(owners, kind="stable")
         edges = np.searchsorted(owners[order], np.arange(len(self.names) + 1))

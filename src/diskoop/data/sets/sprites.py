@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diskoop.data.cache import Advance, cached_array, digest, load_mmap
+from diskoop.data.cache import Advance, cached_array, digest, find_cached, load_mmap
 from diskoop.data.clips import decoding
 from diskoop.data.sequences import Sequences
 from diskoop.data.splits import split_groups
@@ -64,14 +64,13 @@ def _load_frames(path: str | None) -> Pixels:
     """The clips from the folder `path`, or without one, as they were last composed."""
     last = cache_folder() / "sprites.txt"  # the key of what was composed last, so that the folder is given once only
     if path is None:
-        key = last.read_text(encoding="utf-8") if last.exists() else ""
-        composed = cache_folder() / f"sprites-{key}.npy"
-        if not composed.exists():
+        composed = find_cached("sprites", last.read_text(encoding="utf-8")) if last.exists() else None
+        if composed is None:
             raise InputError(
                 f"sprites are made from their layer sheets: diskoop data sprites --sheets FOLDER, or data.path=FOLDER; "
                 f"{SOURCE}"
             )
-        return load_mmap(composed)
+        return composed[0]
     folder = Path(path).expanduser()
     if not folder.is_dir():
         raise InputError(f"there is no folder {path!r} with the sheets of sprites; {SOURCE}")
@@ -95,7 +94,8 @@ def _load_frames(path: str | None) -> Pixels:
 
 def _downsample(x: Pixels) -> Pixels:
     """Half the size, by the mean of 2 x 2 pixels."""
-    key = Path(x.filename).stem.removeprefix("sprites-")  # type: ignore[attr-defined]  # a memory map knows its file
+    composed = Path(x.filename).parent.name  # type: ignore[attr-defined]  # a memory map knows its file
+    key = composed.removeprefix("sprites-")
 
     def halve(out: Pixels, advance: Advance) -> None:
         for begin in range(0, len(x), 256):
