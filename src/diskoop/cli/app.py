@@ -16,6 +16,7 @@ from diskoop.cli.data import data
 from diskoop.cli.editing import forecast, sample, swap
 from diskoop.cli.evaluation import compare, evaluate, reproduce
 from diskoop.cli.explore import explore
+from diskoop.cli.export import export
 from diskoop.cli.factors import factors
 from diskoop.cli.report import report
 from diskoop.cli.training import demo, train
@@ -24,7 +25,8 @@ from diskoop.signals import stop_signals
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
 COMMANDS = (
-    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, bench, cache,
+    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, export, bench,
+    cache,
 )  # fmt: skip
 
 # Waiting OpenMP threads should sleep soon: next to another busy program, a step that spins takes ten times as long.
