@@ -1,6 +1,7 @@
 """linear operators on latents, their spectra, and the factors in them"""
 
 from diskoop.numerics.components import Components, dependence, group, independent_components
+from diskoop.numerics.dmd import DMD, operator_from_dmd, operator_to_dmd
 from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.mixing import over_batch, over_two
 from diskoop.numerics.operator import Operator, SnapshotQR, fit_operator, fit_operator_per_sequence
@@ -18,6 +19,7 @@ from diskoop.numerics.penalties import (
 from diskoop.numerics.spectrum import Spectrum, by_distance, by_modulus
 
 __all__ = [
+    "DMD",
     "Components",
     "Factor",
     "Operator",
@@ -35,6 +37,8 @@ __all__ = [
     "hinge_beyond",
     "independent_components",
     "modulus_beyond",
+    "operator_from_dmd",
+    "operator_to_dmd",
     "over_batch",
     "over_two",
     "real_beyond",
