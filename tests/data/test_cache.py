@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
-from diskoop.data.cache import FrameWriter, cached_array, cached_frames, digest, load_mmap
+from diskoop.data.cache import FrameWriter, cached_array, cached_frames, digest, load_mmap, progress_bar
 from diskoop.errors import InputError
 
 
@@ -113,3 +113,9 @@ def test_a_key_depends_on_all_its_parts() -> None:
     keys = [digest(1, "a"), digest(1, "b"), digest("1a"), digest(diskoop.errors), digest(diskoop.storage)]
     assert len(set(keys)) == len(keys)
     assert digest(1, "a") == keys[0]
+
+
+def test_titles_with_markup_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where the bar is drawn
+    with progress_bar("reading [/clips] and [bold]", 2) as advance:
+        advance(2)

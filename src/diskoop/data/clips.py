@@ -16,6 +16,7 @@ from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
 from diskoop.data.gaps import Segment, in_segments
 from diskoop.data.scaling import NON_FINITE, are_finite
 from diskoop.errors import InputError, Unavailable, counted
+from diskoop.input_files import require_regular, require_text
 
 Blocks = Iterator[NDArray[Any]]  # frames (count, ...), a few at a time, so that memory does not grow with the clip
 SKIP_HINT = "--skip-bad leaves it out"
@@ -166,7 +167,7 @@ def decoding(file: Path, kind: str) -> Iterator[None]:
     """Turn any exception of a decoder of the user's `file` into an InputError."""
     try:
         yield
-    except InputError:
+    except (InputError, MemoryError):  # the machine lacks the memory, whatever the file is like
         raise
     except FileNotFoundError:
         raise InputError(f"there is no file {str(file)!r}") from None
@@ -184,13 +185,23 @@ def natural_key(text: object) -> list[tuple[int, int, str]]:
     """
     parts = re.split(r"([0-9]+)", str(text).lower())
     return [
-        *((0, int(part), "") if part[:1] in "0123456789" else (1, 0, part) for part in parts if part),
+        *(_number_key(part) if part[:1] in "0123456789" else (1, 0, part) for part in parts if part),
         (2, 0, str(text)),
     ]
 
 
+def _number_key(digits: str) -> tuple[int, int, str]:
+    """Sorts whole numbers by their size without converting them: Python refuses to read one of 5000 digits."""
+    significant = digits.lstrip("0")
+    return 0, len(significant), significant
+
+
 def list_files(folder: Path) -> list[Path]:
-    """All files below a folder in natural order, without hidden ones; links are followed, but none twice."""
+    """All files below a folder in natural order, without hidden ones; links are followed, but none twice.
+
+    Raises:
+        InputError: one is no regular file but a pipe, say, or a link to nothing, or its name is no text.
+    """
     files: list[Path] = []
     visited: set[Path] = set()
     pending = [folder]
@@ -200,6 +211,13 @@ def list_files(folder: Path) -> list[Path]:
             continue
         visited.add(here.resolve())
         visible = [entry for entry in here.iterdir() if not entry.name.startswith(".")]
-        files += [entry for entry in visible if entry.is_file()]
-        pending += [entry for entry in visible if entry.is_dir()]
+        for entry in visible:
+            require_text(entry)
+            if entry.is_dir():
+                pending.append(entry)
+                continue
+            if not entry.exists():
+                raise InputError(f"{entry} is a link to a file that is not there; mend it or take it away")
+            require_regular(entry)
+            files.append(entry)
     return sorted(files, key=lambda path: natural_key(path.relative_to(folder).as_posix()))

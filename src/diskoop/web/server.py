@@ -88,6 +88,10 @@ def _add_errors(app: FastAPI) -> None:
     async def bad_input(_: Request, error: InputError) -> Response:
         return _sentence(str(error), 422)
 
+    @app.exception_handler(MemoryError)
+    async def no_memory(_: Request, error: MemoryError) -> Response:
+        return _sentence(f"this machine has not enough memory for that ({error})", 507)
+
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> Response:
         return _sentence(_first_problem(error.errors()), 422)
