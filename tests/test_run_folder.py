@@ -1,17 +1,20 @@
 """A pretrained run is read in the package and written to as a copy; half precision is loaded as float32."""
 
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from diskoop import run_folder
 from diskoop.errors import InputError
 from diskoop.run import load
-from diskoop.run_folder import RunFolder, load_model, load_operator, pretrained_names
+from diskoop.run_folder import RunFolder, load_model, load_operator, pretrained_names, read_metrics
 from diskoop.tensor_files import read_tensors, write_tensors
+from tests.helpers.cli import at_most, diskoop
 
 
 @pytest.fixture
@@ -116,3 +119,49 @@ def test_an_operator_of_another_size_is_refused(series_run: Path, tmp_path: Path
     write_tensors(folder.operator, "operator", tensors | {"matrix": torch.eye(5, dtype=torch.float64)}, record)
     with pytest.raises(InputError, match=r"expected an operator of shape \(8, 8\), got \(5, 5\)"):
         load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[" * 100_000, "it is nested too deeply"),
+        ("9" * 5000, "cannot read"),
+        ("[1]", r"holds \[1\], wanted a row of metrics"),
+        ('{"step": "x", "seconds": 1}', "wanted a row of metrics"),
+        ("", "is empty"),
+    ],
+)
+def test_metrics_that_are_none_are_named(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        read_metrics(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("settings.yaml", "factors"),
+        ("model.safetensors", "factors"),
+        ("factors.json", "factors"),
+        ("metrics.jsonl", "report"),
+    ],
+)
+def test_a_run_with_a_pipe_in_it_is_named(file: str, command: str, series_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(series_run, tmp_path / "run")
+    (tmp_path / "run" / file).unlink()
+    os.mkfifo(tmp_path / "run" / file)
+    with at_most(seconds=20):
+        result = diskoop(command, "run", cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert f"'run/{file}' is a named pipe, wanted a file" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b'{"a":' + b"9" * 5000 + b"}", b'{"a":' * 100_000])
+def test_headers_of_weights_that_nobody_wrote_are_named(header: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(InputError, match="is damaged"):
+        read_tensors(tmp_path / "x.safetensors", "model")
+    save_file({}, tmp_path / "y.safetensors", metadata={"diskoop": header.decode()})
+    with pytest.raises(InputError, match="is damaged"):
+        read_tensors(tmp_path / "y.safetensors", "model")

@@ -78,6 +78,18 @@ def test_settings_cannot_be_changed_by_accident() -> None:
         ("model.operator_scope=sequence", r"one trajectory excites one eigenvalue 1"),
         ("model.dropout=1", "model.dropout should be less than 1"),
         ("model.k=[", "model.k: cannot read the value '\\['"),
+        ("model.k=" + "[" * 20_000, "model.k: cannot read the value .*nested more than 8 deep"),
+        ("model.k=" + "9" * 5000, "model.k: cannot read the value .*no number that can be read"),
+        ("model.k=!!int x", "model.k: cannot read the value .*the tag !!int has no place"),
+        ("model.k=2001-13-45", "model.k should be a whole number, got '2001-13-45'"),
+        ("model.k=&a [*a]", r"the alias \*a has no place"),
+        (
+            "data.strip=" + "9" * 5000,
+            r"a number of frames from 2, got '9{199}\.\.\.$",
+        ),
+        ("data.window=1000000000000", "data.window should be less than or equal to 2147483647, got 1000000000000"),
+        ("train.batch_size=1000000000000", "train.batch_size should be less than or equal to 2147483647"),
+        ("x" * 5000, "expected section.key=value"),
     ],
 )
 def test_mistakes_are_named(word: str, sentence: str) -> None:
@@ -116,7 +128,25 @@ def test_all_mistakes_are_named_at_once() -> None:
         ("model: 3", "should map sections"),
         ("model: {k: 3, k: 4}", "the key 'k' stands twice"),
         ("model: {k: 3}\nmodel: {h: 4}", "the key 'model' stands twice"),
-        ("!!python/object/apply:os.getcwd []", "is not YAML"),
+        ("!!python/object/apply:os.getcwd []", "the tag !!python/object/apply:os.getcwd has no place in settings"),
+        ("model: {k: !!int x}", "the tag !!int has no place"),
+        ("data: {skip_bad: !!bool x}", "the tag !!bool has no place"),
+        ("train: {lr: !!float x}", "the tag !!float has no place"),
+        ("data: {path: !!binary aGVsbG8=}", "the tag !!binary has no place"),
+        ("data: {limit: 2001-13-45}", "data.limit should be a whole number, got '2001-13-45'"),
+        (f"model: {{k: {'9' * 5000}}}", r"'9{39}\.\.\. is no number that can be read"),
+        (f"model: {{k: 0x{'f' * 5000}}}", r"'0xf+\.\.\. is no number that can be read"),
+        ("model: {k: 0x_}", "'0x_' is no number that can be read"),
+        (f"train: {{lr: 1{':1' * 40}.}}", "train.lr should be less than"),
+        (f"format: {'9' * 90}", r"has format 9+; this version reads formats 1 to 2"),
+        ("model: " + "[" * 20_000, "nested more than 8 deep"),
+        ("model: " + "{a: " * 20_000, "nested more than 8 deep"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", r"the alias \*a has no place in settings"),
+        ("model: &m {k: *m}", r"the alias \*m has no place in settings"),
+        ("model: {[1, 2]: 3}", "found unhashable key"),
+        ("model: {{a: b}: 3}", "found unhashable key"),
+        ("model: {3: 3}", "unknown setting 'model.3'|model.3 Keys should be strings"),
+        ('data: {path: "a\\0b"}\nmodel: {k: x}', "model.k should be"),
         ("\x00", "is not YAML"),
     ],
 )
@@ -126,11 +156,33 @@ def test_files_that_are_no_settings_are_named(text: str, sentence: str, tmp_path
         Settings.load(tmp_path / "bad.yaml")
 
 
+def test_a_number_of_any_size_can_be_named() -> None:
+    with pytest.raises(InputError, match=r"model.k .*, got a number of 16610 bits"):
+        Settings.of({"model": {"k": 10**5000}})
+    with pytest.raises(InputError, match=r"train.lr .*, got \["):
+        Settings.of({"train": {"lr": [10**20] * 10_000}})
+
+
+def test_a_path_that_looks_like_a_date_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "dated.yaml").write_text("data: {path: 2024-01-31}")
+    assert Settings.load(tmp_path / "dated.yaml").data.path == "2024-01-31"
+
+
+def test_many_keys_are_looked_at_once(tmp_path: Path) -> None:
+    names = ", ".join(f"k{number}: 1" for number in range(3000))
+    (tmp_path / "many.yaml").write_text(f"model: {{{names}, k7: 2}}")
+    with pytest.raises(InputError, match="the key 'k7' stands twice"):
+        Settings.load(tmp_path / "many.yaml")
+
+
 def test_missing_files_suggest_a_preset(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"did you mean 'paper-sprites'\?"):
         Settings.load("paper-sprite")
-    with pytest.raises(InputError, match="cannot read settings"):
+    with pytest.raises(InputError, match="is a folder, wanted a file"):
         Settings.load(tmp_path)
+    for name in ("a\0b", "x" * 5000):
+        with pytest.raises(InputError):
+            Settings.load(name)
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_verdicts_come_back_as_they_were(tmp_path: Path) -> None:
     assert load_verdicts(folder, model) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "diskoop verdict 1"}', "\x00"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "diskoop verdict 1"}', "\x00", "[" * 100_000])
 def test_a_damaged_file_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "verdict.json").write_text(text)
     assert load_verdicts(RunFolder(tmp_path), nn.Linear(2, 2)) == {}

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class InputError(ValueError):
@@ -46,3 +47,17 @@ def counted(count: int, noun: str) -> str:
         ('1 test clip', '1200 test clips')
     """
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def quoted(value: Any, longest: int = 200) -> str:
+    """A value as Python writes it, shortened where it is long: someone has to read it.
+
+    Example:
+        >>> quoted("a"), quoted("x" * 300, longest=12), quoted(10**5000)
+        ("'a'", "'xxxxxxxxxxx...", 'a number of 16610 bits')
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4300 digits
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+    return text if len(text) <= longest else f"{text[:longest]}..."

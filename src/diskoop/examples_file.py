@@ -9,6 +9,7 @@ import numpy as np
 
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
+from diskoop.input_files import parse_json, require_regular
 from diskoop.run_folder import RunFolder
 from diskoop.storage import atomic_write
 
@@ -50,9 +51,10 @@ def load_examples(folder: RunFolder, units: Units) -> Sequences:
     Raises:
         InputError: the file is missing, damaged or of another format.
     """
+    require_regular(folder.examples)
     try:
         with np.load(folder.examples, allow_pickle=False) as file:
-            record = json.loads(str(file["record"]))
+            record = parse_json(str(file["record"]))
             if record["format"] != FORMAT:
                 raise ValueError(f"expected the format {FORMAT!r}, got {record['format']!r}")
             frames, lengths = file["frames"], file["lengths"]

@@ -10,6 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, Va
 
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult, Kind, check_name
 from diskoop.errors import InputError
+from diskoop.input_files import require_regular
 from diskoop.numerics.factors import Factor
 from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
@@ -103,6 +104,7 @@ def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> Discovery
     if not folder.factors.exists():
         return None
     hint = f"diskoop factors {folder.name} --refit finds them again"
+    require_regular(folder.factors)
     try:
         stored = _ANY_PAGE.validate_json(folder.factors.read_bytes())
     except (ValidationError, OSError) as error:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from diskoop.data.sequences import Units
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, quoted, suggest
+from diskoop.input_files import parse_json, read_text
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.operator import Operator
@@ -217,9 +218,12 @@ def load_operator(folder: RunFolder, model: torch.nn.Module, k: int) -> Operator
 def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
     """One row per epoch."""
     try:
-        rows = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+        rows = [parse_json(line) for line in read_text(folder.metrics).splitlines()]
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {folder.metrics} ({error}); {folder.resume_command} writes it anew") from None
+    for row in rows:
+        if not (isinstance(row, dict) and all(isinstance(row.get(key), int | float) for key in ("step", "seconds"))):
+            raise InputError(f"{folder.metrics} holds {quoted(row, 60)}, wanted a row of metrics with step and seconds")
     if not rows:
         raise InputError(f"{folder.metrics} is empty; {folder.resume_command} writes it anew")
     return rows

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from diskoop.analysis.discovery.results import DiscoveryResult
+from diskoop.input_files import parse_json, read_text
 from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
@@ -20,7 +21,7 @@ def save_scores(folder: RunFolder, scores: Mapping[str, Any], model: torch.nn.Mo
 def load_scores(folder: RunFolder, model: torch.nn.Module, factors: DiscoveryResult) -> dict[str, Any] | None:
     """Read `scores.json`; None if it is missing, damaged, or about other factors or another model."""
     try:
-        stored: dict[str, Any] = json.loads(folder.scores.read_text(encoding="utf-8"))
+        stored: dict[str, Any] = parse_json(read_text(folder.scores))
         owner = _owner(model, factors)
         return stored if {name: stored[name] for name in owner} == owner else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,5 +1,6 @@
 """settings of a run: one small frozen record per stage, YAML in and out, old names mapped to new ones"""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -18,7 +19,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, quoted, suggest
+from diskoop.input_files import exists, read_text
 from diskoop.losses import LOSS_TERMS, LOSS_WEIGHTS
 from diskoop.storage import write_text
 
@@ -37,6 +39,8 @@ RENAMED_VALUES = {("model.decoder_memory", "started"): "lstm_init"}
 
 STATIC_SHARE = 0.45  # of the eigenvalues stand for what stays where nobody says how many: see docs/experiments.md
 FRAME_SIZES = (32, 64, 128)  # pixels across that the networks for video are made for
+MAX_DEPTH = 8  # of lists and mappings in a settings file, which needs two
+MAX_DIGITS = 100  # of a number there
 
 
 # What a setting should be where a value is of another kind, by the first word of pydantic's error types.
@@ -89,14 +93,16 @@ def _comma_separated(value: Any) -> Any:
 
 
 def _check_strip(value: str | None) -> str | None:
-    if value is not None and value not in ("auto", "none") and not (value.isdecimal() and int(value) >= 2):
+    is_count = value is not None and value.isdecimal() and len(value) < 10 and int(value) >= 2
+    if not (value in (None, "auto", "none") or is_count):
         raise ValueError("should be auto, none or a number of frames from 2")
     return value
 
 
+MAX_INT = 2**31 - 1  # of any whole number: arrays are indexed with 64 bits, and products of two have to fit
 Number = BeforeValidator(_not_bool)
-PositiveInt = Annotated[int, Number, Field(ge=1)]
-NonNegativeInt = Annotated[int, Number, Field(ge=0)]
+PositiveInt = Annotated[int, Number, Field(ge=1, le=MAX_INT)]
+NonNegativeInt = Annotated[int, Number, Field(ge=0, le=MAX_INT)]
 NonNegativeFloat = Annotated[float, Number, Field(ge=0)]
 PositiveFloat = Annotated[float, Number, Field(gt=0)]
 Fraction = Annotated[float, Number, Field(ge=0, lt=1)]
@@ -109,7 +115,8 @@ class DataSettings(Section):
     path: str | None = None  # the user's own files, or where those of a named set lie
     size: Annotated[Literal[32, 64, 128], Number] | None = None  # pixels; None takes the data set's own
     limit: PositiveInt | None = None  # train on the first so many sequences only
-    window: Annotated[int, Number, Field(ge=2)] | None = None  # cut clips into so many frames; None decides by kind
+    # Cut clips into so many frames; None decides by kind.
+    window: Annotated[int, Number, Field(ge=2, le=MAX_INT)] | None = None
     stride: PositiveInt | None = None  # frames from one window to the next; None is the window itself
     every: PositiveInt = 1  # of videos, take every so many-th frame
     # Images that are strips: clips of so many frames side by side; auto: as many squares as fit; none: single frames
@@ -126,6 +133,8 @@ class DataSettings(Section):
     test_fraction: Fraction = 0.1  # of the user's own, how much to test on
     val_fraction: Fraction = 0.1  # how much of the rest validates; 0 trains on all of it
     keep_sa: bool = False  # timit: keep the two sentences that everyone reads
+    # How many times the size of its file an array of over a GiB may unpack to; what unpacks to more looks like a bomb.
+    max_expansion: PositiveInt = 100
     skip_bad: bool = False  # leave out what cannot be read, and say so
 
 
@@ -196,7 +205,7 @@ class TrainSettings(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     # auto: bf16 on CUDA that computes in it, else 32
     precision: Annotated[Literal["auto", "32", "bf16", "64"], BeforeValidator(_int_to_str)] = "auto"
-    seed: Annotated[int, Number, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Number, Field(ge=0, le=MAX_INT)] = 0
     # Steps between checkpoints inside an epoch; one at its end too; none that would cost over 1% of the time.
     save_every: PositiveInt = 500
     tensorboard: bool = False
@@ -321,7 +330,7 @@ def read_yaml(source: str | Path) -> dict[str, Any]:
         text = (resources.files("diskoop") / "presets" / f"{source}.yaml").read_text(encoding="utf-8")
     else:
         try:
-            text = Path(source).read_text(encoding="utf-8")
+            text = read_text(source)
         except FileNotFoundError:
             raise InputError(
                 f"no settings file and no preset {str(source)!r}; {suggest(str(source), presets())}"
@@ -329,12 +338,13 @@ def read_yaml(source: str | Path) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
     try:
-        values = yaml.load(text, _UniqueKeyLoader) or {}
+        values = yaml.load(text, _SettingsLoader) or {}
     except yaml.YAMLError as error:
-        raise InputError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
+        problem = "cannot be taken" if type(error) is yaml.YAMLError else "is not YAML"  # PyYAML raises its children
+        raise InputError(f"{source} {problem}: {' '.join(str(error).split())}") from None
     number = values.pop("format", 1) if isinstance(values, dict) else 1
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= FORMAT:
-        raise InputError(f"{source} has format {number!r}; this version reads formats 1 to {FORMAT}")
+        raise InputError(f"{source} has format {quoted(number)}; this version reads formats 1 to {FORMAT}")
     if not isinstance(values, dict) or not all(isinstance(part, dict | None) for part in values.values()):
         raise InputError(f"{source} should map sections ({', '.join(Settings.model_fields)}) to their keys")
     return upgraded({section: part or {} for section, part in values.items()})
@@ -358,15 +368,56 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     return new
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice; the plain loader silently keeps the last."""
+class _SettingsLoader(yaml.SafeLoader):
+    """YAML as settings need it: text, numbers, true, false and null in lists and mappings.
+
+    Refused is what can only be a mistake or an attack here: a key that stands twice, of which the plain loader silently
+    keeps the last, aliases, which multiply what a file holds, tags and deep nesting. A date is text.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":merge", ":value"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"the alias *{event.anchor} has no place in settings; write the value again")
+        if (tag := getattr(event, "tag", None)) not in (None, "!"):
+            raise yaml.YAMLError(f"the tag {tag.replace('tag:yaml.org,2002:', '!!')} has no place in settings")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"lists and mappings are nested more than {MAX_DEPTH} deep")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.YAMLError(f"the key {name!r} stands twice")
-        return super().construct_mapping(node, deep)
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            names = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
+            raise yaml.YAMLError(f"the key {quoted(names.most_common(1)[0][0])} stands twice")
+        return mapping
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """A number, of which YAML has forms that Python cannot read: `0x_`, or more digits than it converts."""
+        text = str(node.value)
+        is_float = node.tag.endswith(":float")
+        try:
+            if len(text) > MAX_DIGITS:
+                raise ValueError
+            return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+        except (ValueError, OverflowError):
+            raise yaml.YAMLError(f"{quoted(text, 40)} is no number that can be read") from None
+
+
+_SettingsLoader.add_constructor("tag:yaml.org,2002:int", _SettingsLoader.construct_number)
+_SettingsLoader.add_constructor("tag:yaml.org,2002:float", _SettingsLoader.construct_number)
 
 
 def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
@@ -381,8 +432,8 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
         path, equals, text = word.partition("=")
         section, dot, key = path.partition(".")
         if not (equals and dot and section and key):
-            hint = f"; files of your own go to data.path={word}" if not equals and Path(word).exists() else ""
-            raise InputError(f"expected section.key=value such as model.k=24, got {word!r}{hint}")
+            hint = f"; files of your own go to data.path={word}" if not equals and exists(word) else ""
+            raise InputError(f"expected section.key=value such as model.k=24, got {quoted(word)}{hint}")
         if path not in keys():
             raise InputError(f"unknown setting {path!r}; {_nearest(path)}")
         if _is_text(section, key):
@@ -391,9 +442,10 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
             value = None if text == "null" else text  # as it is: a path may hold # or look like a date
         else:
             try:
-                value = yaml.safe_load(text)
-            except yaml.YAMLError:
-                raise InputError(f"{path}: cannot read the value {text!r}") from None
+                value = yaml.load(text, _SettingsLoader)
+            except yaml.YAMLError as error:
+                why = f": {error}" if type(error) is yaml.YAMLError else ""  # PyYAML's own show lines of a file
+                raise InputError(f"{path}: cannot read the value {quoted(text)}{why}") from None
         changes.setdefault(section, {})[key] = value
     return changes
 
@@ -444,4 +496,4 @@ def _sentence(detail: ErrorDetails) -> str:
         return detail["msg"].removeprefix("Value error, ")
     kind = detail["type"].partition("_")[0]
     wanted = KINDS_IN_WORDS.get(kind) or detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"{name} {wanted}, got {detail['input']!r}"
+    return f"{name} {wanted}, got {quoted(detail['input'])}"

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from diskoop.errors import InputError, ResourceError, Stopped
+from diskoop.memory import format_bytes
 
 if sys.platform != "win32":
     import fcntl
@@ -232,19 +233,6 @@ def bytes_of(path: Path) -> int:
     stats = [file.lstat() for file in files if file.is_file()]
     # An array with room reserved for it only in part has fewer blocks than its length says.
     return sum(min(stat.st_size, getattr(stat, "st_blocks", stat.st_size) * 512) for stat in stats)
-
-
-def format_bytes(count: float) -> str:
-    """A number of bytes for people.
-
-    Example:
-        >>> format_bytes(1_090_000_000), format_bytes(512)
-        ('1.1 GB', '512 bytes')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diskoop.errors import InputError
+from diskoop.input_files import parse_json, require_regular
 from diskoop.storage import atomic_write
 
 FORMAT = "diskoop 1"  # of the file, not of its record
@@ -42,9 +43,10 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the record of a file by `write_tensors`; an InputError if it is damaged or of another kind."""
+    require_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("diskoop", "{}"))
+            header = parse_json((file.metadata() or {}).get("diskoop", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except FileNotFoundError:
         raise InputError(f"{path} is missing") from None

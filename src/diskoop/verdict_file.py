@@ -7,6 +7,7 @@ from dataclasses import asdict
 import torch
 
 from diskoop.analysis.verdict import Verdict
+from diskoop.input_files import parse_json, read_text
 from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
@@ -24,7 +25,7 @@ def save_verdicts(folder: RunFolder, verdicts: Mapping[str, Verdict], model: tor
 def load_verdicts(folder: RunFolder, model: torch.nn.Module) -> dict[str, Verdict]:
     """Read `verdict.json`; none if it is missing, damaged, of another format or about another model."""
     try:
-        page = json.loads(folder.verdict.read_text(encoding="utf-8"))
+        page = parse_json(read_text(folder.verdict))
         if (page["format"], page["model"]) != (FORMAT, weights_checksum(model)):
             return {}
         return {split: Verdict(**entry) for split, entry in page["verdicts"].items()}

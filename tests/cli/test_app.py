@@ -1,5 +1,9 @@
 """The command line as a whole: fast to import, bad input in one sentence."""
 
+import errno
+import io
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from diskoop import __version__
+from diskoop.cli import app
 from tests.helpers.cli import TINY_OVERRIDES, diskoop
 
 
@@ -72,3 +77,97 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], sentence: s
     assert result.stdout == ""
     assert [file.name for file in tmp_path.iterdir()] == ["taken.txt"]
     assert (tmp_path / "taken.txt").read_text() == "mine"
+
+
+def test_words_that_are_no_text_are_named(tmp_path: Path) -> None:
+    """A run in such a folder would train to its end, and then not be readable."""
+    result = diskoop("train", *TINY_OVERRIDES, "--out", "r\udcff", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == "diskoop: 'r\\udcff' holds bytes that are no UTF-8, wanted text; rename it\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
+def test_a_lack_of_memory_is_one_sentence(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_error(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("diskoop.data.open_data", raise_error)
+    result = diskoop("data", "oscillators", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.startswith("diskoop: there is not enough memory of the ")
+    assert len(result.stderr.splitlines()) == 1
+    monkeypatch.setattr(app, "lacks_memory", lambda error: False)
+    with pytest.raises(type(error)):
+        diskoop("data", "oscillators", cwd=tmp_path)
+
+
+class Broken(io.StringIO):
+    """A stream that fails with an error."""
+
+    def __init__(self, number: int, in_write: bool) -> None:
+        super().__init__()
+        self.number, self.in_write = number, in_write
+
+    def write(self, text: str) -> int:
+        if self.in_write:
+            raise OSError(self.number, os.strerror(self.number))
+        return super().write(text)
+
+    def flush(self) -> None:
+        if self.getvalue():
+            raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize("in_write", [False, True])
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENOSPC, "diskoop: cannot write to the standard output: No space left on device\n"),
+        (errno.EPIPE, ""),
+    ],
+)
+def test_a_stdout_that_fails_ends_with_a_sentence_or_quietly(
+    number: int, sentence: str, in_write: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = io.StringIO()
+    if in_write and number == errno.ENOSPC:
+        monkeypatch.setattr(sys, "argv", ["diskoop", "--help"])
+    else:
+        monkeypatch.setattr(sys, "argv", ["diskoop", "train", "--settings"])
+    monkeypatch.setattr(sys, "stdout", Broken(number, in_write))
+    monkeypatch.setattr(sys, "stderr", errors)
+    with pytest.raises(SystemExit) as end:
+        app.main()
+    assert (end.value.code, errors.getvalue()) == (1, sentence)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_or_closed_terminal_leaves_no_traceback(tmp_path: Path) -> None:
+    """As processes: what a buffer still holds at exit fails once more."""
+    command = f"{shlex.quote(sys.executable)} -m diskoop"
+    lines = {
+        f"{command} train --settings > /dev/full": (1, "cannot write to the standard output: No space left on device"),
+        f"{command} train --settings >&-": (0, ""),
+        f"{command} train model.k=x 2> /dev/full": (2, ""),
+        f"{command} train model.k=x >&- 2>&-": (2, ""),
+    }
+    for line, (code, sentence) in lines.items():
+        result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        assert (result.returncode, result.stdout) == (code, ""), line
+        assert result.stderr == (f"diskoop: {sentence}\n" if sentence else ""), line
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_terminal_that_cannot_show_everything_shows_the_rest(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
+    monkeypatch.setattr(sys, "argv", ["diskoop", "train", "model.k=→ größe"])
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    with pytest.raises(SystemExit):
+        app.main()
+    print("≈ 3 → ▇ \ud800", file=sys.stdout, flush=True)
+    assert out.buffer.getvalue() == rb"\u2248 3 \u2192 \u2587 \ud800" + os.linesep.encode()
+    err.flush()
+    shown = err.buffer.getvalue().decode(encoding)
+    assert shown.startswith(r"diskoop: model.k should be a whole number, got '\u2192 gr")

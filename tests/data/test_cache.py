@@ -11,7 +11,15 @@ from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
 from diskoop.data import cache
-from diskoop.data.cache import FrameWriter, cache_entries, cached_array, cached_frames, digest, load_mmap
+from diskoop.data.cache import (
+    FrameWriter,
+    cache_entries,
+    cached_array,
+    cached_frames,
+    digest,
+    load_mmap,
+    progress_bar,
+)
 from diskoop.errors import InputError
 from diskoop.storage import TEMPORARY
 
@@ -214,3 +222,9 @@ def test_the_cache_lists_its_own_files_only(own_cache: Path) -> None:
         f"{TEMPORARY}faces-32-{KEY}-a1b2c3d4": True,
     }
     assert entries[f"mine-{KEY}"].bytes > 2100 * 8
+
+
+def test_titles_with_markup_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where the bar is drawn
+    with progress_bar("reading [/clips] and [bold]", 2) as advance:
+        advance(2)

@@ -194,3 +194,37 @@ def test_labels_keep_their_proportions_unless_there_is_a_group(tmp_path: Path) -
     clips = load_data(tmp_path / "x.npz", "all")
     counts = [np.bincount(clips.split(split).labels["kind"]).tolist() for split in ("train", "val", "test")]
     assert counts == [[57, 16, 8], [6, 2, 1], [7, 2, 1]]
+
+
+def test_numbers_of_any_size_are_labels() -> None:
+    for column in (
+        np.array([2**64 - 1, 0] * 4, np.uint64),
+        np.array([-(2**63), 1] * 4),
+        np.array([1e300, 2] * 4),
+        ["9" * 400, "1"] * 4,
+    ):
+        labels = encode_labels({"label": column})
+        assert len(labels.values["label"]) == 2
+        assert max(map(len, labels.values["label"])) <= 400
+    assert encode_labels({"label": np.array([1e300, 2.0])}).values["label"] == ("1e+300", "2")
+
+
+def test_a_text_that_no_picture_can_show_is_no_label() -> None:
+    labels = encode_labels({"label": ["x" * 5000, "y"], "9" * 5000: ["a", "b"], "digits": ["9" * 5000, "1"]})
+    assert not labels.codes
+    assert labels.notes[0] == "'label' is no label: it holds a text of 5000 characters"
+    assert len(labels.notes) == 3
+
+
+def test_control_characters_are_written_out() -> None:
+    labels = encode_labels({"label": ["a\0b", "new\nline", "\ud800", "größe →"]})
+    assert set(labels.values["label"]) == {r"a\x00b", r"new\nline", r"\ud800", "größe →"}
+
+
+def test_numbers_of_thousands_of_digits_have_their_order(tmp_path: Path) -> None:
+    large = ["1" + "0" * 5000, "9" * 5000, "0" * 5000 + "7", "8"]
+    assert sorted(large, key=natural_key) == [large[2], large[3], large[1], large[0]]
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(4, 5, 2)))
+    (tmp_path / "l.csv").write_text("index,label\n" + "".join(f"{number},a\n" for number in large))
+    clips = load_data(str(tmp_path / "x.npy"), "all", labels=str(tmp_path / "l.csv"))
+    assert list(clips.labels) == ["label"]

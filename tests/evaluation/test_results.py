@@ -324,8 +324,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_results(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no results: (IsADirectory|Permission)Error"):
+    with pytest.raises(InputError, match="is a folder, wanted a file"):
         read_results(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "[]", "null"])
+def test_json_of_another_kind_is_no_results(text: str, tmp_path: Path) -> None:
+    (tmp_path / "evaluation.json").write_text(text)
+    with pytest.raises(InputError, match="holds no results"):
+        read_results(tmp_path / "evaluation.json")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,3 +74,19 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fail what hangs, such as the opening of a pipe that no one writes to."""
+
+    def fail(*_: object) -> None:
+        raise TimeoutError(f"still not done after {seconds} s")
+
+    handler = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)

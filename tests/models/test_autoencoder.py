@@ -1,9 +1,13 @@
 """fit and predict are the operator's, whatever the precision around them."""
 
+import pytest
 import torch
 
-from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.errors import InputError
+from diskoop.models import autoencoder
+from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics import fit_operator, fit_operator_per_sequence
+from diskoop.settings import ModelSettings
 
 
 def test_predict_steps_every_latent_once() -> None:
@@ -28,3 +32,25 @@ def test_the_solver_stays_out_of_mixed_precision() -> None:
         z = model.encode(torch.rand(4, 3, 3, 32, 32))
         ahead = model.predict(z, model.fit_operator(z))
     assert z.dtype == ahead.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("frame", "settings"),
+    [((8,), {"k": 10**9}), ((8,), {"h": 10**9}), ((3, 32, 32), {"width": 10**9}), ((3, 32, 32), {"k": 200_000})],
+)
+def test_a_model_that_no_machine_can_hold_is_named_before_it_is_allocated(
+    frame: tuple[int, ...], settings: dict[str, int]
+) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(InputError, match=rf"model.{name} = {value}\b.* of memory to train, this machine has [\d.]+ "):
+        build_model(ModelSettings.model_validate(settings), frame)
+
+
+def test_asking_for_memory_changes_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    def weights() -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        return list(build_model(ModelSettings(k=6, h=8), (4,)).parameters())
+
+    without = weights()
+    monkeypatch.setattr(autoencoder, "LARGE_WIDTH", 1)
+    assert all(torch.equal(one, other) for one, other in zip(without, weights(), strict=True))

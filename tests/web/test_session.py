@@ -20,6 +20,8 @@ from diskoop.web.session import Session
 from tests.helpers.media import moving_square, tone, write_csv, write_film, write_sound
 from tests.helpers.training import SMALL, Quiet
 
+HUGE_HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100000, 100000, 100000), }".ljust(117) + b"\n"
+
 
 @pytest.fixture(scope="module")
 def series(series_run: Path) -> Iterator[Session]:
@@ -231,6 +233,9 @@ def test_a_table_and_a_recording_are_taken_apart(series_run: Path, sound_run: Pa
         ("..", b"", "expected the name of a file such as walk.mp4, got '..'"),
         ("line\nbreak.gif", b"", "expected the name of a file"),
         ("wide.npy", b"", "wide.npy"),
+        ("bomb.npy", b"\x93NUMPY\x01\x00\x76\x00" + HUGE_HEADER, "bomb.npy is damaged: it declares an array of shape"),
+        ("a\0b.npy", b"", "expected the name of a file"),
+        ("\udcff.npy", b"", "expected the name of a file"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused_and_forgotten(

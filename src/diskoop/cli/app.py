@@ -1,11 +1,13 @@
 """the command line: all commands, exit codes, signals"""
 
+import io
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from contextvars import copy_context
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 
@@ -21,6 +23,8 @@ from diskoop.cli.factors import factors
 from diskoop.cli.report import report
 from diskoop.cli.training import demo, train
 from diskoop.errors import InputError, ResourceError, Stopped
+from diskoop.input_files import require_text
+from diskoop.memory import lacks_memory, memory_sentence
 from diskoop.signals import stop_signals
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
@@ -60,24 +64,83 @@ def common(
 
 
 def main() -> None:
-    """Run the command line: bad input is one sentence and exit code 2, an interruption exit code 1."""
+    """Run the command line: bad input is one sentence and exit code 2, an interruption or a lack of memory 1."""
     with suppress(ValueError):  # not in the main thread
         for number in stop_signals():  # like Ctrl-C, so that temporary files are removed
             signal.signal(number, signal.default_int_handler)
+    _prepare_output()
     try:
-        copy_context().run(app)  # what a command remembers, such as the notes it printed, ends with it
+        for word in sys.argv[1:]:
+            require_text(word)
+        with redirect_stdout(cast(TextIO, _Output(sys.stdout))):
+            try:
+                copy_context().run(app)  # what a command remembers, such as the notes it printed, ends with it
+            finally:
+                sys.stdout.flush()
+    except _OutputFailed as error:
+        _end_output(error.__cause__)
     except InputError as error:
         _fail(str(error), 2)
     except (Stopped, ResourceError) as error:
         _fail(str(error), 1)
     except OSError as error:  # a disk that fails, too many open files, a network that is gone
         _fail(" ".join(str(error).split()), 1)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        _fail(memory_sentence(error), 1)
     except SystemExit as end:
         if end.code == 130:  # typer's code for Ctrl-C
             _fail("stopped", 1)
         raise
 
 
+class _OutputFailed(Exception):  # noqa: N818 - said in the past
+    """Stdout is full or closed; no OSError, which commands take for one of a file of theirs."""
+
+
+class _Output:
+    """A stream that raises _OutputFailed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            raise _OutputFailed from error
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise _OutputFailed from error
+
+
+def _prepare_output() -> None:
+    """Make stdout and stderr take every character; those that are closed, too."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _end_output(error: BaseException | None) -> None:
+    """End with a sentence where stdout is full, and quietly where no one reads it any more."""
+    with suppress(OSError):  # what is left in a buffer would fail once more when the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        sys.exit(1)
+    _fail(f"cannot write to the standard output: {getattr(error, 'strerror', None) or error}", 1)
+
+
 def _fail(sentence: str, code: int) -> None:
-    print(f"diskoop: {sentence}", file=sys.stderr)
+    with suppress(OSError):  # a full stderr
+        print(f"diskoop: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -21,7 +21,8 @@ def cache(
 ) -> None:
     """List what was drawn, decoded or trained once and kept, with sizes; --clear removes it."""
     from diskoop.data.cache import cache_entries
-    from diskoop.storage import cache_folder, format_bytes, remove, sweep
+    from diskoop.memory import format_bytes
+    from diskoop.storage import cache_folder, remove, sweep
     from diskoop.workflows.console import print_table
 
     chosen = tuple(names or ("",))

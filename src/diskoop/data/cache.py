@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 
 from diskoop.errors import InputError, ResourceError
@@ -256,5 +257,5 @@ def digest(*parts: Any) -> str:
 def progress_bar(title: str, total: int) -> Iterator[Advance]:
     """A progress bar on stderr."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total)
+        task = progress.add_task(escape(title), total=total)
         yield lambda count: progress.advance(task, count)

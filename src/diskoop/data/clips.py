@@ -18,6 +18,8 @@ from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
 from diskoop.data.gaps import Segment, in_segments
 from diskoop.data.scaling import NON_FINITE, are_finite
 from diskoop.errors import InputError, ResourceError, Unavailable, counted
+from diskoop.input_files import require_regular, require_text
+from diskoop.memory import lacks_memory
 
 Blocks = Iterator[NDArray[Any]]  # frames (count, ...), a few at a time, so that memory does not grow with the clip
 SKIP_HINT = "--skip-bad leaves it out"
@@ -167,7 +169,6 @@ def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
 LACKS = {
     errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EPERM, errno.ETIMEDOUT,
 }  # fmt: skip
-LACK_OF_MEMORY = re.compile(r"malloc|allocate|(out of|insufficient|not enough) memory", re.IGNORECASE)
 
 
 @contextmanager
@@ -195,7 +196,7 @@ def decoding(file: Path, kind: str) -> Iterator[None]:
 
 def _lack(error: Exception, file: Path) -> str | None:
     """What the machine lacked when a decoder failed; None if the file is to blame."""
-    if isinstance(error, MemoryError) or LACK_OF_MEMORY.search(str(error)):
+    if lacks_memory(error):
         return "not enough memory"
     if (number := getattr(error, "errno", None)) in LACKS:
         return os.strerror(number).lower()
@@ -217,13 +218,23 @@ def natural_key(text: object) -> list[tuple[int, int, str]]:
     """
     parts = re.split(r"([0-9]+)", str(text).lower())
     return [
-        *((0, int(part), "") if part[:1] in "0123456789" else (1, 0, part) for part in parts if part),
+        *(_number_key(part) if part[:1] in "0123456789" else (1, 0, part) for part in parts if part),
         (2, 0, str(text)),
     ]
 
 
+def _number_key(digits: str) -> tuple[int, int, str]:
+    """Sorts whole numbers by their size without converting them: Python refuses to read one of 5000 digits."""
+    significant = digits.lstrip("0")
+    return 0, len(significant), significant
+
+
 def list_files(folder: Path) -> list[Path]:
-    """All files below a folder in natural order, without hidden ones; links are followed, but none twice."""
+    """All files below a folder in natural order, without hidden ones; links are followed, but none twice.
+
+    Raises:
+        InputError: one is no regular file but a pipe, say, or a link to nothing, or its name is no text.
+    """
     files: list[Path] = []
     visited: set[Path] = set()
     pending = [folder]
@@ -233,6 +244,13 @@ def list_files(folder: Path) -> list[Path]:
             continue
         visited.add(here.resolve())
         visible = [entry for entry in here.iterdir() if not entry.name.startswith(".")]
-        files += [entry for entry in visible if entry.is_file()]
-        pending += [entry for entry in visible if entry.is_dir()]
+        for entry in visible:
+            require_text(entry)
+            if entry.is_dir():
+                pending.append(entry)
+                continue
+            if not entry.exists():
+                raise InputError(f"{entry} is a link to a file that is not there; mend it or take it away")
+            require_regular(entry)
+            files.append(entry)
     return sorted(files, key=lambda path: natural_key(path.relative_to(folder).as_posix()))

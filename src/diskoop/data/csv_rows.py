@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from diskoop.data.clips import decoding
-from diskoop.errors import InputError
+from diskoop.errors import InputError, quoted
+from diskoop.input_files import require_regular
+
+MAX_NAME = 500  # characters of a column's name
 
 
 def read_csv(path: Path) -> tuple[list[str], Iterator[list[str]]]:
@@ -15,12 +18,15 @@ def read_csv(path: Path) -> tuple[list[str], Iterator[list[str]]]:
     if names is None:
         raise InputError(f"{path} is empty, wanted a line of column names and rows below it")
     for name in names:
+        if len(name) > MAX_NAME:
+            raise InputError(f"{path} names a column {quoted(name, 40)} with {len(name)} characters, wanted {MAX_NAME}")
         if name and names.count(name) > 1:
             raise InputError(f"{path} names the column {name!r} twice in its first line")
     return names, rows
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
+    require_regular(path)
     with decoding(path, "table"), path.open(newline="", encoding="utf-8-sig") as stream:
         try:
             first_line = stream.readline()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from diskoop.data.clips import natural_key
 from diskoop.data.csv_rows import read_csv
 from diskoop.data.sequences import Indices
-from diskoop.errors import InputError
+from diskoop.errors import InputError, quoted
+from diskoop.input_files import exists
 
 LABEL_FILES = ("labels.csv", "manifest.csv", "metadata.csv")  # read as labels when directly in the data folder
 SPLIT_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 ROW_NUMBER_NAMES = ("index", "row", "sequence", "id")  # names of a first column that may number the sequences
 UNKNOWN = "unknown"  # the label of a clip that lies in no folder where others do
+MAX_TEXT = 500  # characters of a label's name or value: no picture can show longer ones
 FEW = 20  # sequences up to which a column may have a value for each and still be a label
 
 
@@ -50,7 +53,9 @@ def encode_labels(columns: Mapping[str, Sequence[Any] | NDArray[Any]], always: S
             split_codes = _encode_split(entries)
             continue
         unique = sorted(set(entries), key=natural_key)
-        if name not in always and len(unique) > max(FEW, len(entries)) / 2 > FEW / 2:
+        if (longest := max(map(len, (name, *unique)))) > MAX_TEXT:
+            notes.append(f"{quoted(name, 40)} is no label: it holds a text of {longest} characters")
+        elif name not in always and len(unique) > max(FEW, len(entries)) / 2 > FEW / 2:
             notes.append(f"{name!r} is no label: {len(entries)} sequences have {len(unique)} different values")
         elif name not in always and any(_is_fraction(entry) for entry in unique):
             fraction = next(entry for entry in unique if _is_fraction(entry))
@@ -170,14 +175,14 @@ def csv_labels_in_order(path: Path, count: int) -> dict[str, list[str]]:
             "below a line of names"
         )
     if header[0].casefold() in ROW_NUMBER_NAMES and all(row[0].isdecimal() for row in rows):
-        numbers = sorted(int(row[0]) for row in rows)
-        if numbers[0] in (0, 1) and numbers == list(range(numbers[0], numbers[0] + count)):
+        numbers = sorted(int(row[0]) for row in rows if len(row[0]) < 19)  # Python converts no more than 4300 digits
+        if numbers and numbers[0] in (0, 1) and numbers == list(range(numbers[0], numbers[0] + count)):
             rows = sorted(rows, key=lambda row: int(row[0]))
     return {name: [row[place] for row in rows] for place, name in enumerate(header)}
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    if not path.is_file():
+    if not exists(path):
         raise InputError(f"there is no file {str(path)!r} with labels")
     header, stream = read_csv(path)
     if not (rows := list(stream)):
@@ -205,12 +210,22 @@ def _to_text(entry: Any) -> str:
     """A value as text; 3.0 and 3 are the same."""
     if isinstance(entry, bytes):
         return entry.decode("utf-8", "replace")
-    if isinstance(entry, float | np.floating) and float(entry).is_integer():
+    if isinstance(entry, float | np.floating) and float(entry).is_integer() and abs(float(entry)) < 2**53:
         return str(int(entry))
-    return str(entry).strip()
+    return _escape(str(entry).strip())
+
+
+def _escape(text: str) -> str:
+    """Control characters and bytes that are no UTF-8, which no picture can show and no file take, as `\\x00`."""
+    return "".join(
+        character.encode("unicode_escape").decode() if category(character) in ("Cc", "Cs") else character
+        for character in text
+    )
 
 
 def _is_fraction(entry: str) -> bool:
+    if entry.lstrip("+-").isdecimal():  # also beyond what a float holds
+        return False
     try:
         return not float(entry).is_integer()
     except (ValueError, OverflowError):

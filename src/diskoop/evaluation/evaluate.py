@@ -17,6 +17,7 @@ from diskoop.evaluation.classifiers import is_own_data, load_or_train_classifier
 from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Metric, Outcome, find_motion_label
 from diskoop.evaluation.results import Key, ModelResults, Values, from_records, to_records
 from diskoop.evaluation.speech import find_speaker_label, verification_error, whole_recordings
+from diskoop.input_files import parse_json, read_text
 from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.storage import write_text
@@ -123,7 +124,7 @@ class ResultCache:
     def __post_init__(self) -> None:
         if self.path is not None and self.path.exists():
             try:
-                facts = json.loads(self.path.read_text(encoding="utf-8"))
+                facts = parse_json(read_text(self.path))
                 self.entries = facts["entries"] if facts["inputs"] == json.loads(json.dumps(self.inputs)) else {}
             except (ValueError, KeyError, TypeError):  # damaged: measured again
                 self.entries = {}

@@ -11,6 +11,7 @@ from scipy import stats
 
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import Summary
+from diskoop.input_files import parse_json, read_text
 from diskoop.provenance import Origin
 from diskoop.storage import write_text
 
@@ -285,7 +286,7 @@ def read_results(path: Path) -> Results:
         InputError: if the file is missing, from an earlier version or anything else.
     """
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = parse_json(read_text(path))
         if "models" in facts and (version := facts.get("format", 1)) != FORMAT:
             raise InputError(f"{path} holds results of format {version}, expected {FORMAT}: evaluate the run again")
         models = [ModelResults.from_json(each) for each in facts["models"]]

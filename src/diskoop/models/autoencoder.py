@@ -1,11 +1,13 @@
 """KoopmanAutoencoder: encode, fit_operator, predict, decode; the registry of networks"""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from diskoop.errors import InputError, suggest
+from diskoop.memory import format_bytes, total_memory
 from diskoop.models.frames import FrameDecoder, FrameEncoder, without_sigmoid
 from diskoop.models.framewise import FramewiseNetwork
 from diskoop.models.layers import full_precision
@@ -97,6 +99,7 @@ class KoopmanAutoencoder(nn.Module):
 
 # The shape of a frame and settings -> encoder, decoder.
 NetworkBuilder = Callable[[Sequence[int], ModelSettings], tuple[nn.Module, nn.Module]]
+LARGE_WIDTH = 1024  # of latents and layers, from which it is worth asking whether they fit
 NETWORKS: dict[str, NetworkBuilder] = {}  # model.network -> what builds it
 
 
@@ -157,8 +160,32 @@ def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoenc
     name = settings.network if settings.network != "auto" else "signals" if len(frame) == 1 else "frames"
     if name not in NETWORKS:
         raise InputError(f"unknown model.network {name!r}; {suggest(name, [*NETWORKS, 'auto'])}")
+    _check_memory(name, frame, settings)
     encoder, decoder = NETWORKS[name](frame, settings)
     if settings.pca_skip:
         encoder = ResidualEncoder(encoder, frame, settings.k, settings.pooled)
         decoder = ResidualDecoder(without_sigmoid(decoder), frame, settings.k)
     return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope, settings.pooled)
+
+
+def _check_memory(network: str, frame: Sequence[int], settings: ModelSettings) -> None:
+    """Raise an InputError where training such networks takes more memory than there is, before any is allocated."""
+    total = total_memory()
+    if total is None or max(settings.k, settings.h or 1, settings.width) < LARGE_WIDTH:
+        return
+    needed: float = 3 * 8 * settings.k**2  # an operator, its factors and its inverse in float64
+    if needed <= total:
+        try:
+            with torch.device("meta"):  # shapes without numbers
+                networks = NETWORKS[network](frame, settings)
+            # In float32: weights, gradients and Adam's two moments.
+            needed += 4 * 4 * sum(weight.numel() for part in networks for weight in part.parameters())
+        except RuntimeError as error:
+            if "overflowed" not in str(error):  # a size beyond 64 bits
+                raise
+            needed = math.inf
+    if needed > total:
+        raise InputError(
+            f"model.k = {settings.k}, model.h = {settings.h} and model.width = {settings.width} need "
+            f"{format_bytes(needed)} of memory to train, this machine has {format_bytes(total)}"
+        )

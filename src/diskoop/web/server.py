@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diskoop.errors import InputError, ResourceError
+from diskoop.memory import memory_sentence
 from diskoop.web.edits import EditRequest
 from diskoop.web.library import MAX_PAGE
 from diskoop.web.media import KINDS, download, sound, to_payload
@@ -91,6 +92,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(ResourceError)
     async def lack(_: Request, error: ResourceError) -> Response:
         return _sentence(str(error), 507)
+
+    @app.exception_handler(MemoryError)
+    async def no_memory(_: Request, error: MemoryError) -> Response:
+        return _sentence(memory_sentence(error), 507)
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> Response:

@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from typing import Any, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -27,7 +28,7 @@ def output_console() -> Console:
 def show_progress(items: Sequence[Any], description: str) -> Iterable[Any]:
     """Iterate over `items` with a progress bar on stderr, if that is a terminal."""
     console = Console(stderr=True)
-    return track(items, description, console=console, transient=True, disable=not console.is_terminal)
+    return track(items, escape(description), console=console, transient=True, disable=not console.is_terminal)
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -197,3 +197,28 @@ def test_a_long_recording_is_read_in_pieces_and_cut_into_windows(
     assert np.allclose(whole, audio.spectrogram(long), atol=1e-4)
     assert clips.load_audio is not None
     assert np.allclose(clips.load_audio(clips.clip_name(0)), long)
+
+
+def test_a_header_that_declares_years_is_not_believed(tmp_path: Path) -> None:
+    """68 billion samples would take 256 GiB; what there is decides."""
+    file = write_sound(tmp_path / "a.flac", tone(0.5))
+    content = bytearray(file.read_bytes())
+    content[21] |= 0x0F
+    content[22:26] = b"\xff" * 4
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"is damaged or no recording|is cut off") as caught:
+        audio.load_audio(file)
+    assert "allocate" not in str(caught.value)
+
+
+def test_a_rate_of_one_sample_a_second_is_no_sound(tmp_path: Path) -> None:
+    file = write_sound(tmp_path / "a.wav", tone(0.5), rate=1)
+    with pytest.raises(InputError, match="has 1 samples a second, wanted 1000 at least"):
+        audio.load_audio(file)
+
+
+def test_a_recording_of_several_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_sound(tmp_path / "a.flac", tone(0.5))
+    whole = audio.load_audio(file)
+    monkeypatch.setattr(audio, "BLOCK_SAMPLES", 999)
+    assert np.array_equal(audio.load_audio(file), whole)

@@ -1,8 +1,10 @@
 """A user's own: found as it is, scaled back to its units, every mistake named in one sentence."""
 
+import io
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from numpy.typing import NDArray
 from diskoop import load, load_data
 from diskoop.data import Sequences
 from diskoop.data.formats import arrays as array_files
+from diskoop.data.formats.loader import load as load_files
 from diskoop.errors import InputError
-from diskoop.settings import Settings, parse_overrides
+from diskoop.settings import DataSettings, Settings, parse_overrides
 from diskoop.training import loop
 from diskoop.workflows.describe import describe_data
+from tests.helpers.cli import at_most, diskoop
 from tests.helpers.media import moving_square, tone, write_csv, write_film, write_frames, write_sound
 from tests.helpers.training import Quiet
 
@@ -114,7 +118,7 @@ def test_lengths_make_a_mask(tmp_path: Path) -> None:
     clips = load_data(saved(tmp_path, padded, lengths=lengths), "all")
     assert np.array_equal(clips.lengths, lengths)
     assert np.isfinite(clips.units.scale).all()
-    with pytest.raises(InputError, match="the lengths should be from 2 to 6, got 1 to 5"):
+    with pytest.raises(InputError, match=r"the lengths should be whole numbers from 2 to 6, got 1$"):
         load_data(saved(tmp_path, SERIES, lengths=lengths - 1))
 
 
@@ -498,3 +502,137 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=rf"{name} holds Python objects, not numbers; save a plain array"):
             load_data(tmp_path / name)
     assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sentence"),
+    [
+        (np.array(["long"] * 40), "got <U4 such as 'long'"),
+        (np.full(40, 2.5), "got 2.5"),
+        (np.full(40, np.nan), "got nan"),
+        (np.full(40, np.inf), "got inf"),
+        (np.full(40, -3), "got -3"),
+        (np.full(40, 2**64 - 1, np.uint64), "got 18446744073709551615"),
+        (np.ones(40, bool), "got bool such as True"),
+        (np.full(40, "2001-01-01", "M8[D]"), "got datetime64"),
+        (np.full(3, 4), r"'lengths' has shape \(3,\), wanted a whole number for each of 40 sequences"),
+        (np.array([{}] * 40), "'lengths' holds Python objects, wanted a whole number"),
+    ],
+)
+def test_lengths_that_are_no_counts_of_frames_are_named(
+    lengths: NDArray[Any], sentence: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        load_data(saved(tmp_path, SERIES, lengths=lengths), "all")
+    assert not recwarn.list
+    whole = np.full(40, 4.0)  # fractions that are none are counts
+    assert load_data(saved(tmp_path, SERIES, lengths=whole), "all").lengths.max() == 4
+
+
+def header(shape: tuple[int, ...]) -> bytes:
+    """The beginning of a `.npy` file of this shape."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(10**5, 10**5, 10**5), (2**40, 2**40, 3), (-1, 4, 3), (10**30, 2, 3)])
+def test_a_header_that_declares_more_than_there_is_is_named(
+    shape: tuple[int, ...], tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    content = header(shape) + bytes(100)
+    (tmp_path / "x.npy").write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.npy").write_bytes(header(shape[:2]) + bytes(100))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", content)
+    for path in ("x.npy", "x.npz", "folder"):
+        with pytest.raises(InputError, match=r"is damaged: it declares an array of shape .* and holds 228 bytes"):
+            load_data(str(tmp_path / path), "all")
+    assert not recwarn.list
+
+
+def test_a_file_that_unpacks_to_far_more_is_read_only_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = np.zeros((50, 40, 100))
+    np.savez_compressed(tmp_path / "x.npz", x=zeros)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=zeros, compression="gzip", chunks=(50, 40, 100))
+    for name in ("x.npz", "x.h5"):
+        path = str(tmp_path / name)
+        assert load_data(path, "all").x.shape == zeros.shape  # small, whatever it has shrunk to
+        with monkeypatch.context() as patch:
+            patch.setattr(array_files, "LARGE", 2**20)
+            with pytest.raises(InputError, match=r"to 1.6 MB, more than 100 times as much") as caught:
+                load_data(path, "all")
+            allowed = int(str(caught.value).split("data.max_expansion=")[1].split()[0])
+            assert len(load_data(path, "all", max_expansion=allowed)) == 50
+            with pytest.raises(InputError, match="unpacks from"):
+                load_data(path, "all", max_expansion=allowed - 1)
+
+
+def test_datasets_that_nobody_has_written_are_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", (10**5, 10**5, 10**4), "f4", chunks=(1, 64, 64))
+    with pytest.raises(InputError, match="declares 400.0 TB and holds none of it"):
+        load_data(str(tmp_path / "x.h5"), "all")
+    with h5py.File(tmp_path / "labels.h5", "w") as file:
+        file["x"] = SERIES
+        file.create_dataset("name", (10**12,), h5py.string_dtype(), chunks=(1000,))
+    assert any("'name' is no label" in note for note in load_data(str(tmp_path / "labels.h5"), "all").notes)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.wav", "x.mp4", "x.png"])
+def test_a_pipe_is_refused_and_nobody_waits_for_it(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "clips"
+    folder.mkdir()
+    os.mkfifo(folder / name)
+    with at_most(seconds=10):
+        for path in (folder / name, folder):
+            result = diskoop("data", str(path), cwd=tmp_path)
+            assert (result.returncode, result.stdout) == (2, "")
+            assert result.stderr == f"diskoop: {str(folder / name)!r} is a named pipe, wanted a file\n"
+
+
+def test_pipes_and_devices_are_no_labels_and_no_settings(tmp_path: Path) -> None:
+    path = saved(tmp_path, SERIES)
+    os.mkfifo(tmp_path / "pipe")
+    with at_most(seconds=10):
+        for odd, kind in (
+            (str(tmp_path / "pipe"), "a named pipe"),
+            ("/dev/zero", "a device"),
+            ("/dev/full", "a device"),
+        ):
+            for words in (["data", path, "--labels", odd], ["data", odd], ["train", "-c", odd]):
+                result = diskoop(*words, cwd=tmp_path)
+                assert (result.returncode, result.stderr) == (2, f"diskoop: '{odd}' is {kind}, wanted a file\n")
+
+
+def test_links_to_nothing_and_names_that_are_no_text_are_named(tmp_path: Path) -> None:
+    for number in range(4):
+        np.save(tmp_path / f"{number}.npy", SERIES[number])
+    (tmp_path / "4.npy").symlink_to(tmp_path / "missing.npy")
+    with pytest.raises(InputError, match=r"4.npy is a link to a file that is not there"):
+        load_data(str(tmp_path), "all")
+    (tmp_path / "4.npy").unlink()
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npy")
+    np.save(odd, SERIES[4])
+    for path in (str(tmp_path), odd):
+        with pytest.raises(InputError, match=r"holds bytes that are no UTF-8, wanted text; rename it"):
+            load_data(path, "all")
+    for missing in ("a\0b", "x" * 5000):
+        with pytest.raises(InputError, match="no file or folder"):
+            load_files(DataSettings(path=missing))
+        with pytest.raises(InputError, match="nor is there such a file or folder"):
+            load_data(missing)
+
+
+def test_names_with_markup_are_shown_as_they_are(tmp_path: Path) -> None:
+    for number in range(12):
+        odd = ["[bold]", "new\nline", "[red]größe"][number % 3]
+        write_csv(tmp_path / "[set]" / odd / f"[b]{number}.csv", {"[bold]v": SERIES[number, :, 0], "w <i>": range(6)})
+    result = diskoop("data", "[set]", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for text in ("name: [set]", "[bold] (", "[red]größe (", r"new\nline (", "  [bold]v: "):
+        assert text in result.stdout

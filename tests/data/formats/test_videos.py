@@ -2,6 +2,7 @@
 
 import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,19 @@ def test_small_frames_that_are_enlarged_are_told(tmp_path: Path) -> None:
     assert note == "enlarged: frames of 48 pixels to 64 (data.size=32 reduces them)"
     assert note in load_data(tmp_path, "all").notes  # from the cache too
     assert not any("enlarged" in note for note in load_data(tmp_path, "all", size=32).notes)
+
+
+def test_a_picture_of_too_many_pixels_is_named_before_it_is_decoded(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    write_frames(tmp_path / "clip", moving_square(4))
+    file = tmp_path / "clip" / "0.png"
+    content = next((tmp_path / "clip").iterdir()).read_bytes()
+    for pixels, sentence in ((100_000, "has more than 178 million pixels; make it smaller"), (11_000, "is damaged")):
+        ihdr = b"IHDR" + struct.pack(">II", pixels, pixels) + content[24:29]
+        file.write_bytes(content[:12] + ihdr + struct.pack(">I", zlib.crc32(ihdr)) + content[33:])
+        with pytest.raises(InputError, match=sentence):
+            load_data(str(tmp_path), "all")
+        with pytest.raises(InputError, match=sentence):
+            load_data(str(tmp_path), "all", strip="auto")
+    assert not recwarn.list

@@ -1,11 +1,12 @@
 """arrays in .npy, .npz and HDF5 files, memory-mapped in place or copied to the cache"""
 
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -18,12 +19,14 @@ from diskoop.data.formats.videos import crop_square
 from diskoop.data.scaling import Statistics
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.errors import InputError, Unavailable
+from diskoop.memory import format_bytes
 from diskoop.settings import FRAME_SIZES
 
 HDF5 = (".h5", ".hdf5", ".hdf")
 SUFFIXES = (".npy", ".npz", *HDF5)
 MAX_IN_MEMORY = 2**28  # bytes of a .npz that are read instead of unpacked to disk
 MAX_LABELS = 2**24  # entries of an array of labels, names or lengths
+LARGE = 2**30  # bytes from which it matters how far a file expands: arrays of zeros shrink a thousandfold, too
 LIKELY_PIXELS = (16, 28, 32, 48, 64, 96, 128, 224, 256)
 
 
@@ -36,17 +39,22 @@ class Arrays:
     skipped: dict[str, str]  # other arrays, and why they were not read
 
 
-def read_arrays(path: Path) -> Arrays:
-    """The sequences in one file and the small arrays with them; nothing is unpickled."""
+def read_arrays(path: Path, max_expansion: int = 100) -> Arrays:
+    """The sequences in one file and the small arrays with them; nothing is unpickled.
+
+    Args:
+        path: of the file.
+        max_expansion: how many times its size it may unpack to where that is LARGE.
+    """
     extra: dict[str, NDArray[Any]]
     skipped: dict[str, str]
     with _array_errors(path):
         if path.suffix.lower() == ".npy":
-            x, extra, skipped = np.load(path, mmap_mode="r", allow_pickle=False), {}, {}
+            x, extra, skipped = _map_npy(path), {}, {}
         elif path.suffix.lower() == ".npz":
-            x, extra, skipped = _from_npz(path)
+            x, extra, skipped = _from_npz(path, max_expansion)
         else:
-            x, extra, skipped = _from_hdf5(path)
+            x, extra, skipped = _from_hdf5(path, max_expansion)
     check_sequences(path, x)
     # In Fortran order the frames of a sequence are not contiguous.
     return Arrays(x if x.flags.c_contiguous else _copy_to_cache(path, x), extra, skipped)
@@ -61,7 +69,7 @@ def _clip(file: Path) -> Blocks:
     if file.suffix.lower() != ".npy":
         raise InputError(f"{file}: in a folder of arrays each sequence is a .npy file; give the path of this one alone")
     with _array_errors(file):
-        x = np.load(file, mmap_mode="r", allow_pickle=False)
+        x = _map_npy(file)
     if x.ndim not in (2, 4):
         raise InputError(
             f"{file} has shape {x.shape}: in a folder of arrays each is one sequence, (time, feature) or "
@@ -183,9 +191,26 @@ def _check_numbers(path: Path, x: NDArray[Any]) -> None:
 Contents = tuple[NDArray[Any], dict[str, NDArray[Any]], dict[str, str]]
 
 
-def _from_npz(path: Path) -> Contents:
+def _map_npy(path: Path) -> NDArray[Any]:
+    """A `.npy` file, memory-mapped."""
+    with path.open("rb") as stream:
+        if stream.read(1) == b"\x93":  # what else it may be numpy tells
+            stream.seek(0)
+            shape, dtype = _read_header(stream)
+            _check_declared(path, shape, dtype, path.stat().st_size)
+    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _from_npz(path: Path, max_expansion: int) -> Contents:
     with ZipFile(path) as archive, np.load(path, allow_pickle=False) as file:
-        headers = {name: _read_header(archive, f"{name}.npy") for name in file.files}
+        _check_expansion(path, sum(member.file_size for member in archive.infolist()), max_expansion)
+        headers = {}
+        for name in file.files:
+            member = archive.getinfo(f"{name}.npy")
+            with archive.open(member) as packed:
+                headers[name] = _read_header(packed)
+            _check_declared(path, *headers[name], member.file_size)
         name = _find_sequences(path, {name: len(shape) for name, (shape, _) in headers.items()})
         skipped = {
             other: reason for other, head in headers.items() if other != name and (reason := _skip_reason(*head))
@@ -204,23 +229,51 @@ def _from_npz(path: Path) -> Contents:
         return cached_file(path.stem, _key(path, name), unpack, size)[0], extra, skipped
 
 
-def _read_header(archive: ZipFile, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array in a .npz, without reading it."""
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array at the beginning of a stream, without reading it."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
     return shape, dtype
+
+
+def _check_declared(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
+    """Raise an InputError where a header declares more than there are bytes, before anyone allocates it."""
+    declared = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and not 0 <= declared <= available:
+        raise InputError(
+            f"{path} is damaged: it declares an array of shape {shape}, {format_bytes(declared)}, and holds "
+            f"{format_bytes(available)}; make it again"
+        )
+
+
+def _check_expansion(path: Path, unpacked: int, max_expansion: int, packed: int | None = None) -> None:
+    """Raise an InputError where a few bytes stand for so many that they look like a bomb.
+
+    Args:
+        path: of the file.
+        unpacked: bytes that it unpacks to.
+        max_expansion: the user's limit.
+        packed: bytes that these take in the file; None: all of it.
+    """
+    packed = path.stat().st_size if packed is None else packed
+    if unpacked > LARGE and not packed:
+        raise InputError(f"{path} declares {format_bytes(unpacked)} and holds none of it; make it again")
+    if unpacked > LARGE and unpacked > max_expansion * packed:
+        raise InputError(
+            f"{path} unpacks from {format_bytes(packed)} to {format_bytes(unpacked)}, more than {max_expansion} times "
+            f"as much; if it should, data.max_expansion={-(-unpacked // packed)} allows it"
+        )
 
 
 def _skip_reason(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
     """Why an extra array is not read; None if it is."""
     if dtype.hasobject:
         return "holds Python objects"
-    return f"has shape {shape}" if len(shape) > 1 or int(np.prod(shape)) > MAX_LABELS else None
+    return f"has shape {shape}" if len(shape) > 1 or math.prod(shape) > MAX_LABELS else None
 
 
-def _from_hdf5(path: Path) -> Contents:
+def _from_hdf5(path: Path, max_expansion: int) -> Contents:
     try:
         import h5py
     except ImportError:
@@ -230,7 +283,11 @@ def _from_hdf5(path: Path) -> Contents:
         file.visititems(lambda name, item: datasets.update({name: item} if isinstance(item, h5py.Dataset) else {}))
         name = _find_sequences(path, {name: item.ndim for name, item in datasets.items()})
         source = datasets.pop(name)
-        texts = {other for other, item in datasets.items() if h5py.check_string_dtype(item.dtype) and item.ndim == 1}
+        texts = {
+            other
+            for other, item in datasets.items()
+            if h5py.check_string_dtype(item.dtype) and item.ndim == 1 and item.size <= MAX_LABELS
+        }
         skipped = {
             o: why for o, item in datasets.items() if o not in texts and (why := _skip_reason(item.shape, item.dtype))
         }
@@ -238,6 +295,7 @@ def _from_hdf5(path: Path) -> Contents:
             o: np.asarray(item.asstr() if o in texts else item) for o, item in datasets.items() if o not in skipped
         }
         check_sequences(path, source)
+        _check_expansion(path, int(source.nbytes), max_expansion, int(source.id.get_storage_size()))
         if source.id.get_offset() is not None:  # contiguous, not compressed
             return np.memmap(path, source.dtype, "r", source.id.get_offset(), source.shape), extra, skipped
         return _copy_to_cache(path, source), extra, skipped

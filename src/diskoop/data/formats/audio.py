@@ -17,6 +17,8 @@ from diskoop.storage import atomic_write
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".aiff", ".aif", ".sph", ".nist")
 RATE = 16_000
+MIN_RATE = 1000  # of a recording, in samples a second
+BLOCK_SAMPLES = 2**20  # read at a time
 WINDOW, HOP = 400, 160  # samples: 25 ms, a frame every 10 ms
 BINS = WINDOW // 2 + 1
 FLOOR = 1e-6  # added to magnitudes before the logarithm
@@ -51,7 +53,13 @@ def load_audio(file: Path) -> Waveform:
         _check_header(file)
         with soundfile.SoundFile(file) as opened:
             rate, declared = opened.samplerate, opened.frames
-            waveform = opened.read(dtype="float32", always_2d=True).mean(1)
+            if rate < MIN_RATE:
+                raise InputError(f"{file} has {rate} samples a second, wanted {MIN_RATE} at least")
+            # Block by block: a header may declare more than anyone could allocate.
+            blocks = [np.zeros(0, np.float32)]
+            while len(block := opened.read(BLOCK_SAMPLES, dtype="float32", always_2d=True)):
+                blocks.append(block.mean(1))
+            waveform = np.concatenate(blocks)
     if len(waveform) < declared:
         raise _cut_off(file, len(waveform), declared, "samples")
     if not np.isfinite(waveform).all():
@@ -89,7 +97,7 @@ def _declared_size(head: bytes) -> int:
         chunk = int.from_bytes(head[4:8], "little" if head.startswith(b"RIFF") else "big")
         return chunk + 8 if chunk < 2**32 - 16 else 0  # streaming writers leave the largest number
     if head.startswith(b"NIST_1A"):
-        figures = dict(re.findall(rb"(\w+) -i (\d+)", head))
+        figures = dict(re.findall(rb"(\w+) -i (\d{1,18})", head))
         wanted = (figures.get(name, b"0") for name in (b"sample_count", b"sample_n_bytes", b"channel_count"))
         return 1024 + int(np.prod([int(figure) for figure in wanted]))
     return 0

@@ -193,7 +193,8 @@ def format_time(value: float, kind: Kind) -> str:
 
 def to_text(value: Any) -> str:
     """A cell as text; 3.0 is 3."""
-    return str(int(value)) if isinstance(value, float | np.floating) and float(value).is_integer() else str(value)
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 2**53
+    return str(int(value)) if is_whole else str(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +228,8 @@ class ColumnSummary:
             lows.append(np.fmin.reduce(values))
             highs.append(np.fmax.reduce(values))
             changes |= lows[-1] < highs[-1]
-            steps = np.diff(values, axis=0)
+            with np.errstate(invalid="ignore"):  # between infinities; they are refused when they are read
+                steps = np.diff(values, axis=0)
             counting &= (steps == 1).all(0) & (len(own) > 1)
             runs += 1 + (steps != 0).sum(0)
             whole &= ((values == np.rint(values)) | ~known).all(0)
@@ -283,7 +285,7 @@ class Roles:
             if column.kind != "number" and not summary.changes[at]:
                 labels.append(at)
                 continue
-            differs = np.ptp(summary.firsts[:, at]) > 0
+            differs = len(np.unique(summary.firsts[:, at])) > 1
             if column.kind == "number" and not chosen and summary.whole[at] and differs and not summary.changes[at]:
                 labels.append(at)
                 continue

@@ -17,7 +17,8 @@ from diskoop.data.formats import arrays, audio, columns, tables, videos
 from diskoop.data.labels import LABEL_FILES, Labels, csv_labels, csv_labels_in_order, encode_labels, folder_labels
 from diskoop.data.scaling import NON_FINITE, compute_statistics
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
-from diskoop.errors import InputError, counted
+from diskoop.errors import InputError, counted, quoted
+from diskoop.input_files import exists, require_regular, require_text
 from diskoop.settings import DataSettings
 
 KINDS = {
@@ -44,8 +45,9 @@ def load(settings: DataSettings) -> Sequences:
     """All sequences at `settings.path`, a file or a folder of one kind."""
     assert settings.path is not None
     path = Path(settings.path).expanduser()
-    if not _exists(path):
-        raise InputError(f"there is no file or folder {settings.path!r}")
+    if not exists(path):
+        raise InputError(f"there is no file or folder {quoted(settings.path)}")
+    require_text(path)
     kind, files, notes = _find_files(path, settings)
     _check_options(kind, settings)
     if kind == "arrays" and path.is_file():
@@ -63,7 +65,7 @@ def load(settings: DataSettings) -> Sequences:
 
 def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     """One file with an array of sequences, and perhaps arrays of labels."""
-    contents = arrays.read_arrays(path)
+    contents = arrays.read_arrays(path, settings.max_expansion)
     x = contents.x
     if x.ndim == 5:
         if settings.size is not None and x.shape[-2:] != (settings.size, settings.size):
@@ -71,7 +73,7 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
         resizable = x.dtype == np.uint8 and x.shape[2] in (1, 3)
         arrays.check_frame(path, x.shape[2:], "; data.size=64 crops and resizes them" if resizable else "")
     columns, notes = _array_labels(contents)
-    lengths = _lengths(path, x, columns)
+    lengths = _lengths(path, x, columns, contents)
     if settings.labels:
         columns |= csv_labels_in_order(Path(settings.labels).expanduser(), len(x))
     clip_frames, kept, statistics = ClipFrames.of(x, lengths), np.arange(len(x)), None
@@ -103,22 +105,23 @@ def _array_labels(contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
     return columns, [f"{name!r} is no label: it {why}, {wanted}" for name, why in {**odd, **contents.skipped}.items()]
 
 
-def _lengths(path: Path, x: NDArray[Any], columns: dict[str, Any]) -> Indices:
+def _lengths(path: Path, x: NDArray[Any], columns: dict[str, Any], contents: arrays.Arrays) -> Indices:
     """Valid frames of each sequence, (n,); taken out of `columns` where they are given there."""
     count, time = x.shape[:2]
     if "lengths" not in columns:
+        if "lengths" in contents.extra or "lengths" in contents.skipped:  # frames that do not count would be learnt
+            given = contents.extra.get("lengths")
+            got = contents.skipped["lengths"] if given is None else f"has shape {given.shape}"
+            raise InputError(f"{path}: 'lengths' {got}, wanted a whole number for each of {count} sequences")
         return np.full(count, time)
-    lengths = np.asarray(columns.pop("lengths")).astype(np.int64)
-    if not ((lengths >= 2) & (lengths <= time)).all():
-        raise InputError(f"{path}: the lengths should be from 2 to {time}, got {lengths.min()} to {lengths.max()}")
-    return lengths
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # too long for a name
-        return False
+    lengths = np.asarray(columns.pop("lengths"))
+    wanted = f"{path}: the lengths should be whole numbers from 2 to {time}, got"
+    if lengths.dtype.kind not in "uif":
+        raise InputError(f"{wanted} {lengths.dtype} such as {quoted(lengths.tolist()[0])}")
+    bad = lengths[~((lengths >= 2) & (lengths <= time) & (lengths == np.rint(lengths)))]
+    if len(bad):
+        raise InputError(f"{wanted} {bad[0]}")
+    return lengths.astype(np.int64)
 
 
 def _title(path: Path) -> str:
@@ -127,6 +130,8 @@ def _title(path: Path) -> str:
 
 def _find_files(path: Path, settings: DataSettings) -> tuple[str, list[Path], list[str]]:
     """The kind of data at `path`, its files, and notes about files that are ignored."""
+    if not path.is_dir():
+        require_regular(path)
     candidates = list_files(path) if path.is_dir() else [path]
     label_file = _label_file(path, settings)
     files = [file for file in candidates if label_file is None or file.resolve() != label_file.resolve()]

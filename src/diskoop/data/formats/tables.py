@@ -187,9 +187,10 @@ class TableReader:
         times, kind = self.roles.times(self.columns, cells)
         name = ", ".join(self.columns[at].name for at in self.roles.time)
         place = place.rstrip(",")
-        if np.isnan(times).any():
-            row = int(np.argmax(np.isnan(times))) + 1
-            raise InputError(f"{place}: the time column {name!r} is empty in row {row}; fill it in")
+        if not np.isfinite(times).all():
+            row = int(np.argmin(np.isfinite(times)))
+            problem = "is empty" if np.isnan(times[row]) else "holds infinity"
+            raise InputError(f"{place}: the time column {name!r} {problem} in row {row + 1}; fill it in")
         order = np.argsort(times, kind="stable")
         steps = np.diff(times[order])
         repeated = np.flatnonzero(steps == 0)

@@ -1,6 +1,7 @@
 """videos and folders of images -> square RGB frames"""
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -92,7 +93,7 @@ def _squares(width: int, height: int) -> int:
 
 def _refuse_strip(file: Path) -> None:
     width = height = 1
-    with suppress(Exception), Image.open(file) as image:  # what is wrong with it is said when it is read
+    with suppress(Exception), _open_image(file) as image:  # what is wrong with it is said when it is read
         width, height = image.size
     if count := _squares(width, height):
         raise InputError(
@@ -122,11 +123,22 @@ def crop_square(image: Image.Image, size: int) -> Image.Image:
 
 def read_image(file: Path) -> Image.Image:
     """An image of 8 or 16 bits, or of floats from 0 to 1, as 8-bit RGB, turned as its EXIF data say."""
-    with decoding(file, "picture"), Image.open(file) as image:
+    with decoding(file, "picture"), _open_image(file) as image:
         if (count := getattr(image, "n_frames", 1)) > 1:
             raise InputError(f"{file} holds {count} pictures; unpack it into a file for each")
         image.load()
         return ImageOps.exif_transpose(_to_rgb(file, image))
+
+
+def _open_image(file: Path) -> Image.Image:
+    """An image whose pixels are not yet decoded; an InputError where they are too many."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but it can be decoded
+            return Image.open(file)
+    except Image.DecompressionBombError:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6
+        raise InputError(f"{file} has more than {limit} million pixels; make it smaller") from None
 
 
 def _to_rgb(file: Path, image: Image.Image) -> Image.Image:
@@ -158,7 +170,7 @@ def _decode(file: Path) -> Iterator[Image.Image]:
 
 
 def _decode_gif(file: Path) -> Iterator[Image.Image]:
-    with decoding(file, "picture"), Image.open(file) as image:
+    with decoding(file, "picture"), _open_image(file) as image:
         for frame in ImageSequence.Iterator(image):
             yield _to_rgb(file, frame)
 

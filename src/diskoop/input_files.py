@@ -1,0 +1,67 @@
+"""files that others wrote: regular ones only, since pipes and devices never end; JSON that is not nested too deeply"""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from diskoop.errors import InputError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def exists(path: str | Path) -> bool:
+    """Whether there is such a file or folder; False for what is too long for a name, or holds a NUL character."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def require_text(name: str | Path) -> None:
+    """Raise an InputError where a name, of a file or on the command line, holds bytes that are no UTF-8.
+
+    Python stands surrogates in for them, which no file of ours, no picture and no safetensors file can take.
+    """
+    try:
+        str(name).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(name)!r} holds bytes that are no UTF-8, wanted text; rename it") from None
+
+
+def require_regular(path: str | Path) -> None:
+    """Raise an InputError where `path` is there, but no regular file; a missing one is for the reader to tell.
+
+    Example:
+        >>> require_regular("/dev/zero")
+        Traceback (most recent call last):
+        diskoop.errors.InputError: '/dev/zero' is a device, wanted a file
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except ValueError:  # a NUL character
+        raise InputError(f"there is no file {str(path)!r}") from None
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{str(path)!r} is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, wanted a file")
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a regular UTF-8 file."""
+    require_regular(path)
+    return Path(path).read_text(encoding="utf-8")
+
+
+def parse_json(text: str) -> Any:
+    """The value that JSON describes; a ValueError where it is damaged, in whatever way."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

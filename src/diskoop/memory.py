@@ -1,0 +1,55 @@
+"""the memory of this machine, and sentences about what would not fit"""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container, "max" where there is none
+
+ALLOCATION_FAILED = re.compile(
+    r"malloc|(can't|cannot|unable to) allocate|(out of|insufficient|not enough) memory", re.IGNORECASE
+)
+
+
+def total_memory() -> int | None:
+    """Bytes of memory that this machine, or the container we are in, has; None where the system does not tell."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+    with suppress(OSError, ValueError):
+        total = min(total, int(CGROUP_LIMIT.read_text()))
+    return total if total > 0 else None
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes in words.
+
+    Example:
+        >>> format_bytes(512), format_bytes(3_140_000), format_bytes(10**15), format_bytes(10**40)
+        ('512 bytes', '3.1 MB', '1000.0 TB', 'over 1000 TB')
+    """
+    if count > 1000e12:
+        return "over 1000 TB"
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory could not be allocated; not every library has a class of its own for that.
+
+    Example:
+        >>> lacks_memory(MemoryError()), lacks_memory(RuntimeError("malloc failed")), lacks_memory(KeyError("memory"))
+        (True, True, False)
+    """
+    return isinstance(error, MemoryError) or ALLOCATION_FAILED.search(str(error)) is not None
+
+
+def memory_sentence(error: BaseException) -> str:
+    """What to tell of an exception that lacks memory."""
+    total = total_memory()
+    there = "" if total is None else f" of the {format_bytes(total)} that this machine has"
+    return f"there is not enough memory{there} ({' '.join(str(error).split())[:200] or 'no size was told'})"

@@ -1,0 +1,28 @@
+"""How much memory there is, in words, and what says that it was not enough."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from diskoop import memory
+
+
+def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CGROUP_LIMIT", tmp_path / "memory.max")
+    whole = memory.total_memory()
+    assert whole is not None
+    assert whole > 2**26
+    for text, total in (("max\n", whole), (f"{2**20}\n", 2**20), (f"{2**70}\n", whole)):
+        (tmp_path / "memory.max").write_text(text)
+        assert memory.total_memory() == total
+
+
+def test_a_lack_of_memory_is_recognised_whoever_raises_it() -> None:
+    for allocate in (lambda: np.empty(2**56), lambda: torch.empty(2**56)):
+        with pytest.raises((MemoryError, RuntimeError)) as caught:
+            allocate()
+        assert memory.lacks_memory(caught.value)
+    assert not memory.lacks_memory(RuntimeError("shapes differ"))
+    assert not memory.lacks_memory(ValueError("out of memory"))
