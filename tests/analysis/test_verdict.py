@@ -11,9 +11,12 @@ from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.verdict import (
     MAX_WITHIN,
     MIN_EXPLAINED,
+    MIN_SHARE,
     NEGLIGIBLE,
     Verdict,
     judge,
+    motion_explained,
+    variance_between,
     variance_explained,
     variance_within,
 )
@@ -189,6 +192,44 @@ def test_poor_figures_are_said_with_a_remedy() -> None:
     wild = replace(GOOD, static_effect=30.0, dynamic_effect=29.0)
     assert "changes 30 times what differs between the two" in wild.problems[0]
     assert replace(wild, explained=0.0).problems == replace(GOOD, explained=0.0).problems  # one thing after another
+
+
+def test_where_little_moves_a_dynamic_part_need_not_change_much() -> None:
+    little = replace(GOOD, dynamic_effect=0.03)
+    assert len(little.problems) == len(replace(little, motion_explained=MIN_SHARE - 0.01).problems) == 1
+    assert replace(little, motion_explained=MIN_SHARE).problems == []
+    assert len(replace(GOOD, static_effect=0.03, motion_explained=1).problems) == 1
+
+
+def test_where_clips_hardly_differ_a_static_part_need_not_change_much() -> None:
+    little = replace(GOOD, static_effect=0.03)
+    assert len(little.problems) == len(replace(little, differs=0.07).problems) == 1
+    assert replace(little, differs=0.06).problems == []
+    assert len(replace(GOOD, dynamic_effect=0.03, differs=0.01).problems) == 1
+
+
+def test_clips_differ_by_the_variance_that_is_not_within_them(rotating: Decomposition) -> None:
+    x = torch.from_numpy(rotating.clips.x)
+    lengths = rotating.clips.lengths - np.arange(len(x)) % 3
+    mask = torch.arange(x.shape[1]) < torch.from_numpy(lengths).unsqueeze(1)
+    whole, shorter = (variance_between(clips) for clips in (rotating.clips, replace(rotating.clips, lengths=lengths)))
+    assert whole == pytest.approx(1 - variance_within(x))
+    assert shorter == pytest.approx(1 - variance_within(x, mask))
+    assert shorter != pytest.approx(whole)
+
+
+def test_motion_is_explained_whatever_stays(rotating: Decomposition) -> None:
+    """Of a static part and one that turns, the static part alone explains no motion, half of the other's size 3/4."""
+    x = torch.from_numpy(rotating.clips.x)
+    dynamic = rotating.factors["dynamic"].part(x)
+    for decoded, share in ((x, 1), (x - dynamic, 0), (dynamic + 7, 1), (x - dynamic / 2, 0.75)):
+        assert motion_explained(rotating.clips, [decoded[:32], decoded[32:]]) == pytest.approx(share, abs=1e-9)
+    lengths = rotating.clips.lengths - np.arange(len(x)) % 3
+    beyond = torch.arange(x.shape[1]) >= torch.from_numpy(lengths).unsqueeze(1)
+    spoilt = torch.where(beyond.unsqueeze(-1), 99.0, x)
+    assert motion_explained(replace(rotating.clips, lengths=lengths), [spoilt]) == pytest.approx(1)
+    still = Sequences.of(np.repeat(rotating.clips.x[:, :1], 5, 1), units=rotating.clips.units)
+    assert motion_explained(still, [torch.from_numpy(still.x)]) is None
 
 
 def test_the_figures_come_before_the_verdict_and_are_json_too() -> None:

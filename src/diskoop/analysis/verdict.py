@@ -1,6 +1,6 @@
 """a verdict on held-out clips: variance explained, how steady the static part is, what swapping each part changes"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition, chunks
+from diskoop.analysis.decomposition import Decomposition, chunks, mean_over_frames
 from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.data.sequences import Sequences
 from diskoop.numerics.factors import SPECTRAL_PARTS
@@ -25,6 +25,9 @@ MIN_SHARE_OF_PCA = 0.5
 MAX_WITHIN = 0.2
 # A part that changes frames more than twice as much as the whole clip does makes frames like neither clip's.
 MAX_EFFECT = 2.0
+
+# Half of what there is to draw is not next to nothing, however little that is.
+MIN_SHARE = 0.5
 
 TRAIN_LONGER = "train longer (train.steps or train.epochs)"
 
@@ -49,6 +52,9 @@ class Verdict:
     )  # change of frames when this part is another clip's, of that when both are; None as above
     dynamic_effect: float | None
     varies: bool = True  # whether frames differ at all
+    # Two figures that say when little is enough; None: not measured, as in earlier verdicts, or nothing moves.
+    differs: float | None = None  # share of the frames' variance between the mean frames of clips
+    motion_explained: float | None = None  # share of that within clips that reconstructions explain
 
     @property
     def has_learnt(self) -> bool:
@@ -106,6 +112,12 @@ class Verdict:
                 f"dynamic part {_share(self.dynamic_effect)} it, so neither can be exchanged alone; try another "
                 f"spectrum.static, or {TRAIN_LONGER}"
             ]
+        # Where clips hardly move, a dynamic part changes little, however good it is, and so does a static part where
+        # next to all of the variance is motion.
+        enough = {
+            "static": NEGLIGIBLE if self.differs is None else min(NEGLIGIBLE, MIN_SHARE * self.differs),
+            "dynamic": 0.0 if (self.motion_explained or 0.0) >= MIN_SHARE else NEGLIGIBLE,
+        }
         remedies = {
             "static": "give it more eigenvalues (a larger spectrum.static)",
             "dynamic": "leave it more eigenvalues (a smaller spectrum.static), or see more time in a clip (a longer "
@@ -115,7 +127,7 @@ class Verdict:
             f"another clip's {part} part changes {_share(effect)} what differs between the two, so next to nothing is "
             f"in it; {remedies[part]}"
             for part, effect in (("static", self.static_effect), ("dynamic", self.dynamic_effect))
-            if effect < NEGLIGIBLE
+            if effect < enough[part]
         ]
 
     def sentences(self) -> list[str]:
@@ -182,6 +194,8 @@ def judge(parts: Decomposition, pca: Decomposition, clips: str, seed: int = 0) -
         static_effect=effects[0],
         dynamic_effect=effects[1],
         varies=has_variance(parts.clips),
+        differs=variance_between(parts.clips),
+        motion_explained=motion_explained(parts.clips, parts.decoded()),
     )
 
 
@@ -206,21 +220,62 @@ def variance_explained(clips: Sequences, decoded: Iterable[Tensor]) -> float:
         clips: the sequences.
         decoded: their reconstructions in the data's units, chunks (count, time, ...).
     """
-    start = count = 0
-    double = torch.zeros((), dtype=torch.float64)
+    count = 0
     error = squares = 0.0
     total: Tensor | float = 0.0
-    for chunk in decoded:
-        x, mask = clips.batch(np.arange(start, start + len(chunk)), double)
-        start += len(chunk)
-        y = clips.units.to_model(chunk.cpu().double())[:, : x.shape[1]]
-        real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+    for x, y, real in _beside(clips, decoded):
         x, y = x[real], y[real]  # (frames, ...)
         error += float((y - x).square().sum())
         squares += float(x.square().sum())
         total, count = total + x.sum(0), count + len(x)
     spread = squares - float(torch.as_tensor(total).square().sum()) / count
     return 1 - error / spread if spread > 0 else 1.0
+
+
+def motion_explained(clips: Sequences, decoded: Iterable[Tensor]) -> float | None:
+    """The share of the frames' variance within sequences that their reconstructions explain; None if nothing moves.
+
+    Of sequences and reconstructions alike what counts is the difference to their own mean over time, in the model's
+    units. Arguments as in `variance_explained`.
+    """
+    error = spread = squares = 0.0
+    for x, y, real in _beside(clips, decoded):
+        moving, drawn = (_less_mean(each.flatten(2), real) for each in (x, y))
+        error += float((drawn - moving).square().sum())
+        spread += float(moving.square().sum())
+        squares += float(x[real].square().sum())
+    return 1 - error / spread if spread > 1e-20 * squares else None  # means are rounded
+
+
+def variance_between(clips: Sequences) -> float:
+    """The share of the frames' variance that lies between the mean frames of sequences, in the model's units."""
+    double = torch.zeros((), dtype=torch.float64)
+    within = squares = 0.0
+    count, total = 0, torch.zeros(())
+    for indices in chunks(len(clips)):
+        x, mask = clips.batch(indices, double)
+        real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        within += float(_less_mean(x.flatten(2), real).square().sum())
+        squares += float(x[real].square().sum())
+        total, count = total + x[real].sum(0), count + int(real.sum())
+    spread = squares - float(total.square().sum()) / count
+    return 1 - within / spread if spread > 0 else 0.0
+
+
+def _beside(clips: Sequences, decoded: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Sequences and reconstructions in the model's units, (count, time, ...), and which frames exist, (count, time)."""
+    start = 0
+    double = torch.zeros((), dtype=torch.float64)
+    for chunk in decoded:
+        x, mask = clips.batch(np.arange(start, start + len(chunk)), double)
+        start += len(chunk)
+        y = clips.units.to_model(chunk.cpu().double())[:, : x.shape[1]]
+        yield x, y, torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+
+
+def _less_mean(x: Tensor, real: Tensor) -> Tensor:
+    """Frames (count, time, features) less their mean over the time that exists; 0 where none does."""
+    return torch.where(real.unsqueeze(-1), x - mean_over_frames(x, real).unsqueeze(1), 0.0)
 
 
 def variance_within(z: Tensor, mask: Tensor | None = None) -> float:
