@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from diskoop.run import load
 from diskoop.scores_file import load_scores, save_scores
 
@@ -21,8 +23,9 @@ def test_scores_come_back_with_what_they_are_of(series_run: Path, tmp_path: Path
     assert load_scores(run.folder, run.model, factors) is None
 
 
-def test_those_of_the_pretrained_puppets_belong_to_them() -> None:
-    run = load("pretrained:puppets")
+@pytest.mark.parametrize(("name", "score"), [("puppets", 0.99), ("faces", 0.8)])
+def test_those_of_pretrained_runs_belong_to_them(name: str, score: float) -> None:
+    run = load(f"pretrained:{name}")
     found = load_scores(run.folder, run.model, run.require_factors())
     assert found is not None
-    assert found["score"] > 0.99
+    assert found["score"] > score

@@ -169,9 +169,10 @@ def load_settings(folder: RunFolder) -> Settings:
 
 
 def save_model(
-    folder: RunFolder, model: torch.nn.Module, settings: Settings, frame: tuple[int, ...], units: Units
+    folder: RunFolder, model: torch.nn.Module, settings: Settings, frame: tuple[int, ...], units: Units, step: int
 ) -> None:
-    record = {"settings": settings.model_dump(), "frame": frame, "units": vars(units)}
+    """Write a model; `step` is how far it was trained."""
+    record = {"settings": settings.model_dump(), "frame": frame, "units": vars(units), "step": step}
     write_tensors(folder.model, "model", model.state_dict(), record)
 
 

@@ -43,11 +43,30 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the record of a file by `write_tensors`; an InputError if it is damaged or of another kind."""
+    tensors, header = _read(path, kind)
+    text = str(header.get("record"))
+    if header.get("checksum") != checksum(tensors, text):
+        raise InputError(f"{path} is damaged: its content does not match its checksum")
+    return tensors, json.loads(text)
+
+
+def read_record(path: Path, kind: str) -> dict[str, Any]:
+    """The record alone, without reading or checking the tensors; an InputError as of `read_tensors`."""
+    try:
+        record: dict[str, Any] = parse_json(str(_read(path, kind, with_tensors=False)[1].get("record")))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    return record
+
+
+def _read(path: Path, kind: str, with_tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors, or none, and the header of a file."""
     require_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             header = parse_json((file.metadata() or {}).get("diskoop", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            names = file.keys() if with_tensors else []
+            tensors = {name: file.get_tensor(name) for name in names}
     except FileNotFoundError:
         raise InputError(f"{path} is missing") from None
     except (SafetensorError, OSError, ValueError) as error:  # ValueError: a header that is not JSON, or not text
@@ -55,10 +74,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     expected = f"{FORMAT} {kind}"
     if not isinstance(header, dict) or header.get("format") != expected:
         raise InputError(f"{path} is not what it should be: expected the format {expected!r}, got {str(header)[:60]}")
-    text = str(header.get("record"))
-    if header.get("checksum") != checksum(tensors, text):
-        raise InputError(f"{path} is damaged: its content does not match its checksum")
-    return tensors, json.loads(text)
+    return tensors, header
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: Path) -> None:

@@ -11,9 +11,11 @@ from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.verdict import (
     MAX_WITHIN,
     MIN_EXPLAINED,
+    MIN_SHARE,
     NEGLIGIBLE,
     Verdict,
     judge,
+    variance_between,
     variance_explained,
     variance_within,
 )
@@ -189,6 +191,31 @@ def test_poor_figures_are_said_with_a_remedy() -> None:
     wild = replace(GOOD, static_effect=30.0, dynamic_effect=29.0)
     assert "changes 30 times what differs between the two" in wild.problems[0]
     assert replace(wild, explained=0.0).problems == replace(GOOD, explained=0.0).problems  # one thing after another
+
+
+def test_where_little_moves_a_dynamic_part_need_not_change_much() -> None:
+    little = replace(GOOD, dynamic_effect=0.03)
+    assert len(little.problems) == len(replace(little, differs=0.93).problems) == 1
+    assert replace(little, differs=0.95).problems == []
+    assert len(replace(little, dynamic_effect=0.0, differs=0.95).problems) == 1
+    assert MIN_SHARE * (1 - 0.95) < 0.03 < MIN_SHARE * (1 - 0.93)
+
+
+def test_where_clips_hardly_differ_a_static_part_need_not_change_much() -> None:
+    little = replace(GOOD, static_effect=0.03)
+    assert len(little.problems) == len(replace(little, differs=0.07).problems) == 1
+    assert replace(little, differs=0.06).problems == []
+    assert len(replace(GOOD, dynamic_effect=0.03, differs=0.01).problems) == 1
+
+
+def test_clips_differ_by_the_variance_that_is_not_within_them(rotating: Decomposition) -> None:
+    x = torch.from_numpy(rotating.clips.x)
+    lengths = rotating.clips.lengths - np.arange(len(x)) % 3
+    mask = torch.arange(x.shape[1]) < torch.from_numpy(lengths).unsqueeze(1)
+    whole, shorter = (variance_between(clips) for clips in (rotating.clips, replace(rotating.clips, lengths=lengths)))
+    assert whole == pytest.approx(1 - variance_within(x))
+    assert shorter == pytest.approx(1 - variance_within(x, mask))
+    assert shorter != pytest.approx(whole)
 
 
 def test_the_figures_come_before_the_verdict_and_are_json_too() -> None:

@@ -64,6 +64,19 @@ def test_factors_have_the_names_of_labels(made: tuple[Made, Path]) -> None:
     assert any(matched.values())
 
 
+def test_parts_that_are_not_divided_are_one_factor_each(
+    series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(make_pretrained.UNDIVIDED, "series", ("looks", "motion"))
+    assert make("series", series_run, tmp_path / "out").factors[:2] == ["looks", "motion"]
+    run = load(tmp_path / "out")
+    parts = run.decompose(run.examples())
+    for name, part in (("looks", "static"), ("motion", "dynamic")):
+        np.testing.assert_allclose(
+            parts.factors[name].projector, parts.factors[part].projector, atol=0.05
+        )  # but for static directions that are not visible
+
+
 def test_the_same_run_gives_the_same_files(made: tuple[Made, Path], series_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "again"
     out.mkdir()
@@ -89,7 +102,11 @@ def test_settings_are_on_built_in_data(name: str) -> None:
     assert Settings.of(merged(read_yaml(preset), changes)).data.name == name
 
 
-@pytest.mark.parametrize("name", pretrained_names())
+def test_all_that_can_be_made_are_shipped() -> None:
+    assert pretrained_names() == sorted(TRAININGS)
+
+
+@pytest.mark.parametrize("name", sorted(TRAININGS))
 def test_what_is_shipped(name: str) -> None:
     folder = PRETRAINED / name
     assert set(file_contents(folder)) == KEPT
@@ -97,8 +114,8 @@ def test_what_is_shipped(name: str) -> None:
     run = load(f"pretrained:{name}")
     weights, _ = read_tensors(run.folder.model, "model")
     assert {weight.dtype for weight in weights.values() if weight.ndim > 1} == {torch.float16}
-    assert name in TRAININGS
-    assert run.settings.data.path is None
+    preset, changes = TRAININGS[name]
+    assert run.settings == Settings.of(merged(read_yaml(preset), changes))
     examples = run.examples()
     assert len(examples) == EXAMPLES
     assert examples.labels

@@ -110,15 +110,25 @@ def test_an_unknown_name_is_one_sentence(words: tuple[str, ...], package: Path, 
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_run_in_the_package_works_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The puppets: nothing is drawn, nothing is written into the package."""
-    monkeypatch.setattr("diskoop.data.sets.puppets.cached_array", lambda *_: pytest.fail("puppets were drawn"))
-    before = contents(run_folder.PRETRAINED)
-    facts = answer("factors", "pretrained:puppets", cwd=tmp_path)
-    assert {"hair", "top", "pants", "skin", "action"} <= {factor["name"] for factor in facts["factors"]}
-    swapped = answer("swap", "pretrained:puppets", "hair", "skin", "--pair", "0:1", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "factors", "dtype"),
+    [
+        ("puppets", {"hair", "top", "pants", "skin", "action"}, np.uint8),
+        ("faces", {"subject", "expression"}, np.uint8),
+        ("voices", {"voice", "speech"}, np.float32),
+    ],
+)
+def test_a_run_in_the_package_works_at_once(
+    name: str, factors: set[str], dtype: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is drawn or synthesised, nothing is written into the package."""
+    monkeypatch.setattr("diskoop.run.load_split", lambda *_: pytest.fail("the set was loaded"))
+    before, run = contents(run_folder.PRETRAINED), f"pretrained:{name}"
+    facts = answer("factors", run, cwd=tmp_path)
+    assert factors <= {factor["name"] for factor in facts["factors"]}
+    swapped = answer("swap", run, *sorted(factors)[:2], "--pair", "0:1", cwd=tmp_path)
     arrays = np.load(next(tmp_path / file for file in swapped["files"] if file.endswith(".npz")))
-    assert arrays["x"].dtype == np.uint8
-    answer("sample", "pretrained:puppets", cwd=tmp_path)
-    answer("forecast", "pretrained:puppets", "--count", "1", cwd=tmp_path)
+    assert arrays["x"].dtype == dtype
+    answer("sample", run, cwd=tmp_path)
+    answer("forecast", run, "--count", "1", cwd=tmp_path)
     assert contents(run_folder.PRETRAINED) == before

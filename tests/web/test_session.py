@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from diskoop.errors import InputError
 from diskoop.run import load
@@ -224,6 +225,27 @@ def test_a_table_and_a_recording_are_taken_apart(series_run: Path, sound_run: Pa
     sound.close()
 
 
+def test_the_lines_of_python_read_a_file_as_it_was_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def table(seed: int) -> dict[str, NDArray[np.float64]]:
+        return {name: np.random.default_rng([seed, at]).normal(size=30) for at, name in enumerate("abcd")}
+
+    for number in range(8):
+        write_csv(tmp_path / "in" / f"{number}.csv", table(number))
+    data = {"path": str(tmp_path / "in"), "window": 10, "stride": 5, "columns": "a,c"}
+    brief = {"model": {"k": 4, "h": 4}, "spectrum": {"static": 2}, "train": {"epochs": 1, "batch_size": 4}}
+    loop.train(Settings.of({"data": data, **brief}), tmp_path / "run", reporter=Quiet())
+    mine = write_csv(tmp_path / "mine.csv", table(9))
+    session = Session(tmp_path / "run")
+    clips = session.library.upload("mine.csv", mine.read_bytes())
+    assert len(clips) == 5
+    made = session.editor.apply(edit("swap", clips[3], donor=clips[1], factors=["static"]))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(made.python, names)
+    np.testing.assert_allclose(names["x"], made.x, rtol=1e-5, atol=1e-6)
+    session.close()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
@@ -329,6 +351,38 @@ def test_a_training_is_followed_to_its_end(tmp_path: Path) -> None:
     finished = load(path)
     expected = finished.decompose(finished.data("test").select([3, 7])).swap("static", donor={0: 1}).decode()[0]
     np.testing.assert_allclose(after, expected, rtol=1e-6)
+    session.close()
+
+
+@pytest.mark.parametrize("changes", [{}, {"train": {"epochs": 6}}], ids=["ended", "longer"])
+def test_a_run_that_goes_on_again_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(loop, "MAX_SAVE_FRACTION", 1e9)  # a checkpoint whenever one is due
+    path = tmp_path / "run"
+    settings = SMALL.replaced({"loss": {"cycle": 0}})
+    if changes:
+        loop.train(settings, path, reporter=Quiet())
+    else:
+        with pytest.raises(MemoryError):
+            loop.train(settings, path, reporter=Quiet(crash_at=17))
+        loop.end(path, reporter=Quiet())
+    session = Session(path)
+    before = session.training()
+    assert before["is_finished"]
+    with pytest.raises(MemoryError):
+        loop.resume(path, reporter=Quiet(crash_at=52 if changes else 25), changes=changes)
+    going_on = session.training()
+    assert not going_on["is_finished"]
+    assert going_on["version"] > before["version"]
+    assert len(going_on["rows"]) > len(before["rows"])
+    assert "at the last checkpoint" in session.facts()["fitted_on"]
+    fresh = Session(path)
+    assert not fresh.facts()["is_finished"]
+    fresh.close()
+    loop.resume(path, reporter=Quiet())
+    assert session.training()["is_finished"]
+    assert "at the last checkpoint" not in session.facts()["fitted_on"]
     session.close()
 
 

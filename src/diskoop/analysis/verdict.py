@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition, chunks
+from diskoop.analysis.decomposition import Decomposition, chunks, mean_over_frames
 from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.data.sequences import Sequences
 from diskoop.numerics.factors import SPECTRAL_PARTS
@@ -25,6 +25,9 @@ MIN_SHARE_OF_PCA = 0.5
 MAX_WITHIN = 0.2
 # A part that changes frames more than twice as much as the whole clip does makes frames like neither clip's.
 MAX_EFFECT = 2.0
+
+# A part that changes half as much as its own share of the variance is not empty, however small that share is.
+MIN_SHARE = 0.5
 
 TRAIN_LONGER = "train longer (train.steps or train.epochs)"
 
@@ -49,6 +52,8 @@ class Verdict:
     )  # change of frames when this part is another clip's, of that when both are; None as above
     dynamic_effect: float | None
     varies: bool = True  # whether frames differ at all
+    # Share of the frames' variance between the mean frames of clips; None: not measured, as in earlier verdicts.
+    differs: float | None = None
 
     @property
     def has_learnt(self) -> bool:
@@ -106,6 +111,11 @@ class Verdict:
                 f"dynamic part {_share(self.dynamic_effect)} it, so neither can be exchanged alone; try another "
                 f"spectrum.static, or {TRAIN_LONGER}"
             ]
+        # Where clips hardly move, a dynamic part changes little, however good it is, and so does a static part where
+        # next to all of the variance is motion.
+        shares = {"static": 1.0, "dynamic": 1.0}
+        if self.differs is not None:
+            shares = {"static": self.differs, "dynamic": 1 - self.differs}
         remedies = {
             "static": "give it more eigenvalues (a larger spectrum.static)",
             "dynamic": "leave it more eigenvalues (a smaller spectrum.static), or see more time in a clip (a longer "
@@ -115,7 +125,7 @@ class Verdict:
             f"another clip's {part} part changes {_share(effect)} what differs between the two, so next to nothing is "
             f"in it; {remedies[part]}"
             for part, effect in (("static", self.static_effect), ("dynamic", self.dynamic_effect))
-            if effect < NEGLIGIBLE
+            if effect < min(NEGLIGIBLE, MIN_SHARE * shares[part])
         ]
 
     def sentences(self) -> list[str]:
@@ -182,6 +192,7 @@ def judge(parts: Decomposition, pca: Decomposition, clips: str, seed: int = 0) -
         static_effect=effects[0],
         dynamic_effect=effects[1],
         varies=has_variance(parts.clips),
+        differs=variance_between(parts.clips),
     )
 
 
@@ -221,6 +232,26 @@ def variance_explained(clips: Sequences, decoded: Iterable[Tensor]) -> float:
         total, count = total + x.sum(0), count + len(x)
     spread = squares - float(torch.as_tensor(total).square().sum()) / count
     return 1 - error / spread if spread > 0 else 1.0
+
+
+def variance_between(clips: Sequences) -> float:
+    """The share of the frames' variance that lies between the mean frames of sequences, in the model's units."""
+    double = torch.zeros((), dtype=torch.float64)
+    within = squares = 0.0
+    count, total = 0, torch.zeros(())
+    for indices in chunks(len(clips)):
+        x, mask = clips.batch(indices, double)
+        real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        within += float(_less_mean(x.flatten(2), real).square().sum())
+        squares += float(x[real].square().sum())
+        total, count = total + x[real].sum(0), count + int(real.sum())
+    spread = squares - float(total.square().sum()) / count
+    return 1 - within / spread if spread > 0 else 0.0
+
+
+def _less_mean(x: Tensor, real: Tensor) -> Tensor:
+    """Frames (count, time, features) less their mean over the time that exists; 0 where none does."""
+    return torch.where(real.unsqueeze(-1), x - mean_over_frames(x, real).unsqueeze(1), 0.0)
 
 
 def variance_within(z: Tensor, mask: Tensor | None = None) -> float:

@@ -14,7 +14,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
 from diskoop.run_folder import RunFolder, write_metrics
 from diskoop.settings import Settings, upgraded
-from diskoop.tensor_files import load_weights, read_tensors, write_tensors
+from diskoop.tensor_files import load_weights, read_record, read_tensors, write_tensors
 
 
 @dataclass
@@ -99,6 +99,18 @@ def load_checkpoint(
 def checkpoint_settings(folder: RunFolder) -> Settings:
     """The settings of the training that wrote a run's checkpoint."""
     return Settings.of(upgraded(read_tensors(folder.checkpoint, "checkpoint")[1]["origin"]["settings"]))
+
+
+def is_finished(folder: RunFolder) -> bool:
+    """Whether a run has a model and its operator, and no training has gone on from there since."""
+    if not (folder.model.exists() and folder.operator.exists()):
+        return False
+    if not folder.checkpoint.exists():  # what training would go on from
+        return True
+    model, checkpoint = read_record(folder.model, "model"), read_record(folder.checkpoint, "checkpoint")
+    if model["settings"] != checkpoint["origin"]["settings"]:
+        return False
+    return bool(model.get("step", checkpoint["step"]) == checkpoint["step"])  # earlier files do not tell the step
 
 
 def fingerprint(data: Sequences) -> str:

@@ -299,7 +299,8 @@ class Trainer:
             log(f"took the weights of step {best['step']} of {self.state.step}, whose validation loss is the smallest")
         operator = fit_frozen_operator(self.model, self.train_set, self.settings.train.batch_size)
         save_operator(self.folder, operator, self.model)
-        save_model(self.folder, self.model, self.settings, self.train_set.shape[2:], self.train_set.units)
+        train_set = self.train_set
+        save_model(self.folder, self.model, self.settings, train_set.shape[2:], train_set.units, self.state.step)
         seconds, waited = (sum(row[key] for row in self.state.history) for key in ("seconds", "waited"))
         fraction = f"{waited / seconds:.1%} of it waiting for data"
         log(f"trained in {format_duration(seconds)}, {fraction}; the run is in {self.folder.path}")

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diskoop.analysis.decomposition import Decomposition, FactorLike
 from diskoop.analysis.sheets import RECONSTRUCTED, factor_text
-from diskoop.data import Sequences
+from diskoop.data import Sequences, without_splits
 from diskoop.errors import InputError
 from diskoop.run import Run
+from diskoop.settings import DataSettings
 from diskoop.web.library import EXAMPLES, UPLOADS, ClipId, ClipLibrary
 from diskoop.workflows.clips import find_clip
 
@@ -219,9 +220,11 @@ class Editor:
         """Python that loads one clip."""
         if clip.split != UPLOADS:
             return f"{_data(clip.split)}.select([{clip.index}])"
-        found, index = self.library.find(clip)
-        size = f", size={found.shape[-1]}" if found.is_video else ""
-        return f"diskoop.load_data({self.library.upload_name(clip)!r}, 'all'{size}).select([{index}])"
+        name, index = self.library.upload_name(clip), self.library.find(clip)[1]
+        settings = without_splits(self.run.settings_for(name))
+        options = {key: value for key, value in settings if key != "path" and value != getattr(DataSettings(), key)}
+        words = "".join(f", {key}={value!r}" for key, value in options.items())
+        return f"diskoop.load_data({name!r}, 'all'{words}).select([{index}])"
 
     def _swap_command(self, edit: EditRequest, factor: list[str] | list[int]) -> str:
         source, donor = ClipId.parse(edit.source), ClipId.parse(edit.donor or "")

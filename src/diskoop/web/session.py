@@ -14,6 +14,7 @@ from diskoop.errors import InputError
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.run import Run, load, load_unfinished
 from diskoop.run_folder import RunFolder, read_metrics
+from diskoop.training.checkpoint import is_finished
 from diskoop.web.edits import Editor
 from diskoop.web.library import UPLOADS, ClipId, ClipLibrary
 from diskoop.web.media import kind_of
@@ -36,7 +37,6 @@ class Session:
         self._undo: list[DiscoveryResult] = []
         self._maps: dict[tuple[str, str], dict[str, Any]] = {}
         self.version = 0  # grows when the model or the names of its factors change
-        self._seen: tuple[int, int] | None = None  # of the checkpoint that is shown
         self.run = self._load()
         self.library = ClipLibrary(self.run)
         self.editor = Editor(self.run, self.library)
@@ -45,17 +45,18 @@ class Session:
         self.library.close()
 
     def _load(self) -> Run:
+        self._seen = self._stamps()
+        self.is_finished = is_finished(self._folder)  # as it is shown
         if self.is_finished:
-            self._seen = None
             return load(self._folder.name, self._device)
-        stamp = self._folder.checkpoint.stat() if self._folder.checkpoint.exists() else None
-        self._seen = None if stamp is None else (stamp.st_mtime_ns, stamp.st_size)
         return load_unfinished(self._folder.path, self._device)
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the training has come to its end."""
-        return self._folder.model.exists() and self._folder.operator.exists()
+    def _stamps(self) -> list[tuple[int, int]]:
+        """Times and sizes of the files that training writes; none where it cannot go on."""
+        if not self._folder.checkpoint.exists():
+            return []
+        stats = [file.stat() for file in (self._folder.checkpoint, self._folder.model) if file.exists()]
+        return [(stat.st_mtime_ns, stat.st_size) for stat in stats]
 
     def _show(self, run: Run) -> None:
         """Take another state of the run."""
@@ -202,14 +203,9 @@ class Session:
             return {"version": self.version, "is_finished": self.is_finished, "rows": [_finite(row) for row in rows]}
 
     def _refresh(self) -> None:
-        """Show the newest checkpoint, or the finished run."""
-        if self._seen is None:
-            return
-        if not self.is_finished:
-            stamp = self._folder.checkpoint.stat()
-            if (stamp.st_mtime_ns, stamp.st_size) == self._seen:
-                return
-        self._show(self._load())
+        """Show the newest checkpoint, or the finished run; one that was finished may go on again."""
+        if self._stamps() != self._seen:
+            self._show(self._load())
 
 
 def _timing(eigenvalue: complex) -> dict[str, float | None]:

@@ -575,7 +575,7 @@ def test_a_file_that_unpacks_to_far_more_is_read_only_on_demand(
 def test_datasets_that_nobody_has_written_are_named(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("x", (10**5, 10**5, 10**4), "f4", chunks=(1, 64, 64))
-    with pytest.raises(InputError, match="declares 400.0 TB and holds none of it"):
+    with pytest.raises(InputError, match=r"declares 400\.0 TB and holds none of it"):
         load_data(str(tmp_path / "x.h5"), "all")
     with h5py.File(tmp_path / "labels.h5", "w") as file:
         file["x"] = SERIES

@@ -3,6 +3,7 @@ import { chart } from "./chart.js";
 import { byId, el, get, showToast } from "./util.js";
 
 const SECONDS = 5;
+const SECONDS_FINISHED = 20; // a finished run may go on again
 const UNINTERESTING = ["step", "epoch", "lr", "seconds", "waited"];
 
 export class Training {
@@ -10,23 +11,28 @@ export class Training {
   constructor(onChange) {
     this.onChange = onChange;
     this.version = null;
+    this.isFinished = false;
+    this.drawn = null;
   }
 
-  /** Show the curves, and go on asking while training goes on. */
+  /** Show the curves, and go on asking: less often of a finished run, and without complaint if nobody answers. */
   async watch() {
     try {
       const facts = await get("/api/training");
       this.draw(facts);
       if (this.version !== null && facts.version !== this.version) await this.onChange();
       this.version = facts.version;
-      if (facts.is_finished) return;
+      this.isFinished = facts.is_finished;
     } catch (error) {
-      showToast(error.message);
+      if (!this.isFinished) showToast(error.message);
     }
-    setTimeout(() => this.watch(), SECONDS * 1000);
+    setTimeout(() => this.watch(), (this.isFinished ? SECONDS_FINISHED : SECONDS) * 1000);
   }
 
-  draw({ rows, is_finished }) {
+  draw({ rows, is_finished, version }) {
+    const drawn = `${version} ${is_finished} ${rows.length}`;
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
     const state = is_finished ? "Trained to its end." : "Training goes on; pictures follow its checkpoints.";
     byId("training-facts").textContent = rows.length ? `${state} ${rows.length} validations.` : `${state} No validation yet.`;
     if (!rows.length) return;
