@@ -15,7 +15,7 @@ from PIL import Image
 from diskoop import storage
 from diskoop.data.cache import cached_array
 from diskoop.errors import InputError, ResourceError
-from diskoop.storage import TEMPORARY, atomic_folder, atomic_write, cache_folder, sweep, write_text
+from diskoop.storage import TEMPORARY, atomic_folder, atomic_write, cache_folder, discard, sweep, write_text
 from diskoop.tensor_files import write_tensors
 from tests.helpers.disks import fill, small_disk
 
@@ -202,3 +202,21 @@ def test_a_full_cache_says_how_to_move_it(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(ResourceError, match=r"it takes 8\.0 MB, 1\.0 MB are free; `diskoop cache` lists"):
             cached_array("mine", "0" * 12, (1_000_000,), lambda out, advance: None, np.float64)
         assert list(disk.iterdir()) == []
+
+
+def test_what_is_discarded_is_gone_at_once_and_its_rest_is_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "entry").mkdir()
+    (tmp_path / "entry" / "frames.npy").write_text("x")
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(storage, "remove", killed)
+        discard(tmp_path / "entry")
+    assert not (tmp_path / "entry").exists()
+    assert len(sweep(tmp_path)) == 1
+    assert list(tmp_path.iterdir()) == []
+    discard(tmp_path / "entry")  # another process was faster

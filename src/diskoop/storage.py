@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -144,6 +145,14 @@ def _abandoned(temporary: Path) -> Iterator[bool]:
         yield is_abandoned
     finally:
         os.close(handle)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a folder: it is gone at once, and whoever is killed while its content goes leaves a leftover."""
+    going = path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
+    with suppress(FileNotFoundError):  # another process was faster
+        path.replace(going)
+        remove(going)
 
 
 def remove(path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import torch
+from pydantic import TypeAdapter
 
 from diskoop.analysis.verdict import Verdict
 from diskoop.input_files import parse_json, read_text
@@ -13,6 +14,7 @@ from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
 
 FORMAT = "diskoop verdict 2"  # raise it with every change to how a verdict is measured
+_VERDICT = TypeAdapter(Verdict)
 
 
 def save_verdicts(folder: RunFolder, verdicts: Mapping[str, Verdict], model: torch.nn.Module) -> None:
@@ -28,6 +30,6 @@ def load_verdicts(folder: RunFolder, model: torch.nn.Module) -> dict[str, Verdic
         page = parse_json(read_text(folder.verdict))
         if (page["format"], page["model"]) != (FORMAT, weights_checksum(model)):
             return {}
-        return {split: Verdict(**entry) for split, entry in page["verdicts"].items()}
+        return {split: _VERDICT.validate_python(entry) for split, entry in page["verdicts"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -4,15 +4,17 @@ import errno
 import io
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from diskoop import __version__
 from diskoop.cli import app
-from tests.helpers.cli import TINY_OVERRIDES, diskoop
+from tests.helpers.cli import TINY_OVERRIDES, diskoop, start
 
 
 def test_version_and_help_need_no_torch(tmp_path: Path) -> None:
@@ -171,3 +173,16 @@ def test_a_terminal_that_cannot_show_everything_shows_the_rest(encoding: str, mo
     err.flush()
     shown = err.buffer.getvalue().decode(encoding)
     assert shown.startswith(r"diskoop: model.k should be a whole number, got '\u2192 gr")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("when", [0.05, 0.2, 0.5])
+def test_ctrl_c_while_it_is_loading_is_no_traceback(when: float, tmp_path: Path) -> None:
+    process = start("data", "oscillators", cwd=tmp_path)
+    time.sleep(when)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode in (1, -signal.SIGINT) or "Traceback" not in message
+    # The interpreter itself, before it runs a line of ours, may still say a word.
+    assert "diskoop/cli" not in message
+    assert "diskoop/data" not in message

@@ -132,3 +132,14 @@ def test_a_run_in_the_package_works_at_once(
     answer("sample", run, cwd=tmp_path)
     answer("forecast", run, "--count", "1", cwd=tmp_path)
     assert contents(run_folder.PRETRAINED) == before
+
+
+def test_a_factor_that_is_a_whole_part_is_shown_and_heard_under_its_own_name(tmp_path: Path) -> None:
+    faces = answer("swap", "pretrained:faces", "--pair", "0:1", cwd=tmp_path)
+    assert [Path(file).suffix for file in faces["files"]] == [".png", ".npz", ".webp"]
+    captions = json.dumps(faces)
+    assert "subject" in captions
+    assert "the static part" not in captions
+    voices = answer("swap", "pretrained:voices", "--pair", "0:1", cwd=tmp_path)
+    sounds = [Path(file).stem for file in voices["files"] if file.endswith(".wav")]
+    assert sum("with-voice-of" in stem or "with-speech-of" in stem for stem in sounds) == 2

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import select
+import shutil
 import signal
 import sys
 import time
@@ -89,6 +90,7 @@ def test_a_terminal_that_is_closed_stops_it_with_all_saved(tmp_path: Path, unint
         words = [*prefix, sys.executable, "-m", "diskoop", "train", *settings]
         child, terminal = pty.fork()
         if child == 0:
+            os.chdir(tmp_path)  # where nohup writes what is printed
             os.execvp(words[0] if prefix else sys.executable, [*words, "--out", str(folder)])
         metrics = folder / "metrics.jsonl"
         deadline = time.monotonic() + 120
@@ -136,6 +138,18 @@ def test_what_a_killed_drawing_left_is_removed_by_the_next_command(tmp_path: Pat
     second.terminate()
     second.communicate(timeout=60)
     assert list(cache.iterdir()) == []
+
+
+def test_a_run_that_was_killed_before_its_report_gets_one(uninterrupted: Path, tmp_path: Path) -> None:
+    shutil.copytree(uninterrupted, tmp_path / "run")
+    for name in ("report.html", "verdict.json"):
+        (tmp_path / "run" / name).unlink()
+    result = diskoop("train", "--resume", "run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "so nothing was trained" in result.stderr
+    assert "wrote run/report.html" in result.stdout
+    assert (tmp_path / "run" / "verdict.json").exists()
+    assert diskoop("train", "--resume", "run", cwd=tmp_path).stdout == ""
 
 
 def test_a_damaged_checkpoint_is_an_error_not_a_restart(tmp_path: Path) -> None:

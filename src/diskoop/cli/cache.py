@@ -22,7 +22,7 @@ def cache(
     """List what was drawn, decoded or trained once and kept, with sizes; --clear removes it."""
     from diskoop.data.cache import cache_entries
     from diskoop.memory import format_bytes
-    from diskoop.storage import cache_folder, remove, sweep
+    from diskoop.storage import cache_folder, discard, sweep
     from diskoop.workflows.console import print_table
 
     chosen = tuple(names or ("",))
@@ -33,7 +33,7 @@ def cache(
     swept = [path for path in sweep(cache_folder()) if path in {entry.path for entry in listed}] if clear else []
     cleared = [entry for entry in listed if clear and (entry.path in swept or not entry.is_temporary)]
     for entry in cleared:
-        remove(entry.path)
+        discard(entry.path)
     total = sum(entry.bytes for entry in listed)
     if as_json:
         facts = [

@@ -71,13 +71,16 @@ def train(
                 "--resume takes settings of train, loss and spectrum beside it, --end none; --from starts a new run "
                 "with other settings"
             )
+        from diskoop.run_folder import RunFolder
         from diskoop.training import loop
 
         folder = resume or end or Path()
         if end is not None:
             loop.end(folder)
-        elif not loop.resume(folder, changes=parse_overrides(overrides or [])) and not as_json:
-            return  # its results were told when it was trained
+        else:
+            has_trained = loop.resume(folder, changes=parse_overrides(overrides or []))
+            if not (has_trained or as_json) and RunFolder.of(folder).report.exists():
+                return  # its results were told when it was trained
     else:
         settings = _settings(overrides or [], config, start, skip_bad)
         if show:

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from diskoop.errors import InputError, ResourceError
-from diskoop.storage import TEMPORARY, atomic_folder, bytes_of, cache_folder, write_text
+from diskoop.storage import TEMPORARY, atomic_folder, bytes_of, cache_folder, discard, write_text
 
 Advance = Callable[[int], None]  # reports how many more items are done
 
@@ -126,7 +125,7 @@ def find_cached(name: str, key: str) -> tuple[NDArray[Any], dict[str, Any]] | No
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
         text = f"note: {folder} is damaged ({error or type(error).__name__}) and is made again"
         Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        discard(folder)
         return None
 
 

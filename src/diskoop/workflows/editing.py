@@ -160,8 +160,10 @@ def _swap_outputs(run: Run, parts: Decomposition, pairs: Sequence[Pair], config:
         groups = [_stages(parts, pair, swap_incrementally(parts, *pair, part, sizes)) for pair in pairs]
         outputs["incremental"] = EditOutput(groups, sheet_figure(incremental_swap(parts, pairs, part, sizes)))
     if config.factors or not outputs:
-        factors = [parse_factor(config.factors)] if config.factors else _single_factors(run, parts)
-        heard = None if config.factors else SPECTRAL_PARTS  # a sound for each of many factors would be too many files
+        part_names = _part_names(run, parts)
+        factors = [parse_factor(config.factors)] if config.factors else _single_factors(run, parts, part_names)
+        # A sound for each of many factors would be too many files.
+        heard = None if config.factors else list(part_names.values())
         outputs["swap"] = EditOutput([_swap_pair(parts, pair, factors, config.amount, heard) for pair in pairs])
     return outputs
 
@@ -172,13 +174,23 @@ def _numbered(stem: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Pair]]:
         yield stem if len(pairs) == 1 else f"{stem}-{number}", pair
 
 
-def _single_factors(run: Run, parts: Decomposition) -> list[FactorLike]:
-    """Each factor alone, but for the remainder and for weak ones."""
+def _part_names(run: Run, parts: Decomposition) -> dict[str, str]:
+    """The static and the dynamic part -> the factor that is the whole of it, as in faces, or the part itself."""
+    named = {} if run.factors is None else {each.name: each.factor.projector for each in run.factors.factors}
+    whole = {part: parts.factors[part].projector.cpu() for part in SPECTRAL_PARTS}
+    return {
+        part: next((name for name, one in named.items() if torch.allclose(one, whole[part])), part) for part in whole
+    }
+
+
+def _single_factors(run: Run, parts: Decomposition, part_names: Mapping[str, str]) -> list[FactorLike]:
+    """Each factor alone, but for the remainder, for weak ones, and for parts that a factor is another name of."""
     left_out = []
     if run.factors is not None:
         left_out = [each.name for each in run.factors.factors if each.kind == "remainder" or each in run.factors.weak]
     if left_out:
         print_note(f"not swapped alone, being weak or left over: {', '.join(left_out)}; name one to swap it")
+    left_out += [part for part, name in part_names.items() if name != part]
     return [[name] for name in parts.factors if name not in left_out]
 
 
