@@ -213,9 +213,10 @@ def test_what_is_discarded_is_gone_at_once_and_its_rest_is_a_leftover(
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(storage, "remove", killed)
+    monkeypatch.setattr(storage, "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
         discard(tmp_path / "entry")
+    monkeypatch.undo()
     assert not (tmp_path / "entry").exists()
     assert len(sweep(tmp_path)) == 1
     assert list(tmp_path.iterdir()) == []

@@ -33,7 +33,7 @@ def _assert_refused(result: Result) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("room", [0, 8_000])
+@pytest.mark.parametrize("room", [0, pytest.param(8_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "words",
     [

@@ -59,7 +59,15 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @POSIX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+        signal.SIGKILL,
+    ],
+)
 def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(
     number: signal.Signals, uninterrupted: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +90,7 @@ def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(
 
 
 @POSIX
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_stops_it_with_all_saved(tmp_path: Path, uninterrupted: Path) -> None:
     """Nothing can be printed any more then; under nohup it goes on."""
     for prefix in ([], ["nohup"]):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diskoop.errors import InputError
+from diskoop.errors import InputError, ResourceError
 from diskoop.evaluation.metrics import Summary
 from diskoop.evaluation.results import (
     Column,
@@ -311,7 +311,7 @@ def test_files_are_written_whole(all_of_it: Results, tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ResourceError, match="no space left"):
         Results("Other", [theirs()], [ONE]).write(tmp_path / "all")
     monkeypatch.undo()
     assert [file.read_text(encoding="utf-8") for file in files] == before

@@ -14,7 +14,7 @@ from diskoop.run import Run, load
 from tests.helpers.cli import answer, diskoop
 
 
-@pytest.fixture(scope="module", params=["series_run", "video_run", "sound_run"])
+@pytest.fixture(scope="module", params=["series_run", "video_run", pytest.param("sound_run", marks=pytest.mark.slow)])
 def run(request: pytest.FixtureRequest) -> Run:
     return load(request.getfixturevalue(request.param))
 
