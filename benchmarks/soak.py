@@ -329,7 +329,9 @@ def outcome_of(ending: Ending, attempt: Attempt | None) -> tuple[str, list[str]]
     by_memory = attempt is not None and attempt.memory is not None
     if code == 0:
         return "finished", faults
-    if ending.hung or (code < 0 and -code not in ending.sent) or LIBRARY_SENTENCE in stderr:
+    # Whatever was asked to stop while Python was loading modules, the interpreter ends by SIGINT in the end.
+    expected = {*ending.sent, *([signal.SIGINT] if ending.sent and last == "diskoop: stopped" else [])}
+    if ending.hung or (code < 0 and -code not in expected) or LIBRARY_SENTENCE in stderr:
         stack = CRASH_STACK.search(stderr)
         in_library = LIBRARY_SENTENCE in stderr or (stack is not None and "/diskoop/" not in stack[1])
         if by_memory and in_library:

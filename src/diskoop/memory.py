@@ -8,7 +8,10 @@ from pathlib import Path
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container, "max" where there is none
 
 ALLOCATION_FAILED = re.compile(
-    r"malloc|(can't|cannot|unable to) allocate|(out of|insufficient|not enough) memory", re.IGNORECASE
+    # The last is all that oneDNN, torch's library for CPUs, says.
+    r"malloc|bad_alloc|(can't|cannot|unable to) allocate|(out of|insufficient|not enough) memory"
+    r"|could not create a primitive",
+    re.IGNORECASE,
 )
 
 
