@@ -26,3 +26,18 @@ def test_a_lack_of_memory_is_recognised_whoever_raises_it() -> None:
         assert memory.lacks_memory(caught.value)
     assert not memory.lacks_memory(RuntimeError("shapes differ"))
     assert not memory.lacks_memory(ValueError("expected memory, got lstm"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "could not create a primitive",  # oneDNN
+        "can't start new thread",
+        "ft2font.so: cannot map zero-fill pages",
+        "libx.so: failed to map segment from shared object",
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes",
+        "std::bad_alloc",
+    ],
+)
+def test_what_libraries_say_without_memory_is_known(text: str) -> None:
+    assert memory.lacks_memory(RuntimeError(text))

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from diskoop.errors import InputError
-from diskoop.settings import Settings, keys, on_data, parse_overrides, presets
+from diskoop.settings import Settings, keys, on_data, parse_overrides, presets, read_yaml
 
 
 @pytest.mark.parametrize("name", presets())
@@ -242,3 +242,12 @@ def test_one_budget_replaces_the_other() -> None:
     for budgets in ({"steps": 7, "epochs": 3}, {"epochs": None}):
         with pytest.raises(InputError, match=r"expected either train.epochs or train.steps"):
             Settings.of({"train": budgets})
+
+
+@pytest.mark.parametrize("text", ["false", "0", "[]", "a word"])
+def test_a_file_that_maps_nothing_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match="should map sections"):
+        read_yaml(tmp_path / "mine.yaml")
+    (tmp_path / "mine.yaml").write_text("# nothing\n")
+    assert read_yaml(tmp_path / "mine.yaml") == {}

@@ -1,5 +1,6 @@
 """Whole or not at all."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -119,6 +120,59 @@ def test_what_a_killed_process_left_is_removed_by_the_next_write(kind: str, tmp_
         alive.wait(30)
     assert sweep(tmp_path) == [left]
     assert sorted(file.name for file in tmp_path.iterdir()) == [".mine", "next.txt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are locked on POSIX")
+def test_what_another_machine_writes_is_a_leftover_after_a_day_only(tmp_path: Path) -> None:
+    """On some shared disks each machine keeps its locks to itself."""
+    theirs = tmp_path / f"{TEMPORARY}01234567-checkpoint-abc.safetensors"
+    theirs.write_text("half")
+    assert sweep(tmp_path) == []
+    os.utime(theirs, (0, 0))
+    assert sweep(tmp_path) == [theirs]
+
+
+@pytest.mark.parametrize("writer", ["text", "numpy", "npz", "safetensors", "Pillow", "WebP", "Parquet"])
+def test_what_is_locked_is_what_is_written(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that renames a file of its own over the locked one would leave it without a lock."""
+    made: list[int] = []
+    lock = storage._lock
+
+    def noted(temporary: Path) -> int | None:
+        made.append(temporary.stat().st_ino)
+        return lock(temporary)
+
+    monkeypatch.setattr(storage, "_lock", noted)
+    path = tmp_path / f"out{SUFFIXES[writer]}"
+    WRITERS[writer](path)
+    assert made == [path.stat().st_ino]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, ResourceError), (errno.EMFILE, ResourceError), (errno.EROFS, InputError)]
+)
+def test_what_keeps_a_file_from_being_written_is_the_machine_or_its_path(
+    number: int, kind: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=r"cannot write '.*out\.txt': "), storage.write_errors(tmp_path / "out.txt"):
+        raise OSError(number, os.strerror(number))
+
+
+def test_a_name_with_a_nul_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write"):
+        write_text(tmp_path / "a\0b" / "c.txt", "x")
+
+
+def test_a_file_inside_a_new_folder_is_told_by_the_name_it_was_to_have(tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_folder(tmp_path / "disk" / "run") as folder:
+            write_text(folder / "large.txt", "x" * 2_000_000)
+
+    with small_disk(tmp_path / "disk", 1_000_000) as disk:
+        with pytest.raises(ResourceError, match=r"cannot write '.*/disk/run/large\.txt'"):
+            write()
+        assert list(disk.iterdir()) == []
 
 
 def test_a_temporary_file_that_is_swept_before_it_is_locked_is_made_again(

@@ -2,7 +2,7 @@
 
 import json
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -62,9 +62,6 @@ class _Page(_Header):
     factors: list[_Entry]
     checksum: str = ""  # of all the rest; formats before 4 had none
 
-    def content_checksum(self) -> str:
-        return sha256(json.dumps(self.model_dump(exclude={"checksum"})).encode()).hexdigest()
-
 
 class _PageV1(_Header):
     format: Literal["diskoop factors 1"]
@@ -91,8 +88,14 @@ def save_factors(folder: RunFolder, result: DiscoveryResult, model: torch.nn.Mod
         notes=list(result.notes),
         factors=[_Entry(**item.as_dict(), projector=item.factor.projector.tolist()) for item in result.factors],
     )
-    page.checksum = page.content_checksum()
-    write_text(folder.factors, json.dumps(page.model_dump()) + "\n")
+    content = page.model_dump()
+    write_text(folder.factors, json.dumps(content | {"checksum": _checksum(content)}) + "\n")
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """SHA-256 of the file's JSON, less the checksum itself; whatever fields a later version may add."""
+    rest = {name: value for name, value in content.items() if name != "checksum"}
+    return sha256(json.dumps(rest).encode()).hexdigest()
 
 
 def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> DiscoveryResult | None:
@@ -106,13 +109,14 @@ def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> Discovery
     hint = f"diskoop factors {folder.name} --refit finds them again"
     require_regular(folder.factors)
     try:
-        stored = _ANY_PAGE.validate_json(folder.factors.read_bytes())
+        content = folder.factors.read_bytes()
+        stored = _ANY_PAGE.validate_json(content)
     except (ValidationError, OSError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{folder.factors} is damaged ({first}); {hint}") from None
     page = stored.upgrade() if isinstance(stored, _PageV1) else stored
     has_checksum = isinstance(stored, _Page) and (stored.checksum or stored.format == LATEST)
-    if has_checksum and page.checksum != page.content_checksum():
+    if has_checksum and page.checksum != _checksum(json.loads(content)):
         raise InputError(f"{folder.factors} is damaged: its content does not match its checksum; {hint}")
     if page.model != weights_checksum(model):
         raise InputError(f"{folder.factors} belongs to another model than {folder.model}; {hint}")

@@ -8,9 +8,9 @@ from pathlib import Path
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container, "max" where there is none
 
 ALLOCATION_FAILED = re.compile(
-    # The last is all that oneDNN, torch's library for CPUs, says.
+    # The last ones are all that oneDNN, threads and the loader of libraries say.
     r"malloc|bad_alloc|(can't|cannot|unable to) allocate|(out of|insufficient|not enough) memory"
-    r"|could not create a primitive",
+    r"|could not create a primitive|can't start new thread|cannot map zero-fill pages|failed to map segment",
     re.IGNORECASE,
 )
 

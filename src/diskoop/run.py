@@ -21,7 +21,7 @@ from diskoop.data import load_split, location, open_data, settings_like
 from diskoop.data.batches import Batch, prefetch
 from diskoop.data.presets import preset_for
 from diskoop.data.sequences import Sequences, SplitName, Units
-from diskoop.errors import InputError, counted
+from diskoop.errors import InputError, ResourceError, counted
 from diskoop.examples_file import load_examples
 from diskoop.factors_file import load_factors, save_factors
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
@@ -316,7 +316,7 @@ def train(
         if preset is None and is_own(where):
             base = read_yaml(preset_for(Settings.of({"data": changes.get("data", {}) | where}).data))
         loop.train(Settings.of(merged(on_data(base, where), changes)), folder, reporter=reporter)
-    except InputError:
+    except (InputError, ResourceError):
         if array_file is not None and not folder.exists():  # nothing was trained on it
             array_file.unlink()
         raise

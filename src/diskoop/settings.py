@@ -338,10 +338,11 @@ def read_yaml(source: str | Path) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
     try:
-        values = yaml.load(text, _SettingsLoader) or {}
+        values = yaml.load(text, _SettingsLoader)
     except yaml.YAMLError as error:
         problem = "cannot be taken" if type(error) is yaml.YAMLError else "is not YAML"  # PyYAML raises its children
         raise InputError(f"{source} {problem}: {' '.join(str(error).split())}") from None
+    values = {} if values is None else values
     number = values.pop("format", 1) if isinstance(values, dict) else 1
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= FORMAT:
         raise InputError(f"{source} has format {quoted(number)}; this version reads formats 1 to {FORMAT}")

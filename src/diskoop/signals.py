@@ -5,13 +5,15 @@ import sys
 
 
 def stop_signals() -> list[signal.Signals]:
-    """SIGINT and SIGTERM, and SIGHUP where there is one: a terminal that is closed, unless nohup has it ignored.
+    """SIGINT, SIGTERM, and SIGHUP for a terminal that is closed; none that whoever started this has it ignore.
+
+    nohup has SIGHUP ignored, and a shell SIGINT in what scripts start in the background.
 
     Example:
         >>> signal.SIGTERM in stop_signals()
         True
     """
     known = [signal.SIGINT, signal.SIGTERM]
-    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    if sys.platform != "win32":
         known.append(signal.SIGHUP)
-    return known
+    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]

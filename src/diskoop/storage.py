@@ -1,7 +1,9 @@
 """atomic writes of files and folders, full disks, leftovers of killed processes; the cache folder"""
 
 import errno
+import gc
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -11,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from hashlib import sha256
 from pathlib import Path
 
 from diskoop.errors import InputError, ResourceError, Stopped
@@ -23,8 +26,14 @@ TEMPORARY = ".diskoop-tmp-"  # how the names of temporary files and folders begi
 ABANDONED_SECONDS = 86_400  # where files cannot be locked, a temporary one that is older is a leftover
 PROBE = bytes(1 << 16)  # what a disk that is not full takes
 NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
-# What libraries say that pass on no error number: numpy, and those written in Rust.
-NO_SPACE_TEXT = re.compile(r"os error (27|28|112|122)\b|\d+ requested and \d+ written")
+NO_SPACE_TEXT = re.compile(r"\d+ requested and \d+ written")  # numpy passes on no error number
+# What is wrong with a path that somebody gave; anything else that keeps a file from being written is the machine's.
+BAD_PATH = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY,
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
+}  # fmt: skip
+# Temporary names tell the machine too: there are disks that many share, whose locks each keeps to itself.
+HOST = sha256(platform.node().encode()).hexdigest()[:8]
 
 
 @contextmanager
@@ -48,7 +57,7 @@ def atomic_write(path: str | Path, size: int | None = None) -> Iterator[Path]:
     path = Path(path)
 
     def make() -> Path:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{HOST}-{path.stem}-", suffix=path.suffix)
         os.close(handle)
         return Path(name)
 
@@ -68,7 +77,7 @@ def atomic_folder(path: str | Path, size: int | None = None) -> Iterator[Path]:
     path = Path(path)
 
     def make() -> Path:
-        return Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{TEMPORARY}{path.name}-"))
+        return Path(tempfile.mkdtemp(dir=path.parent, prefix=f"{TEMPORARY}{HOST}-{path.name}-"))
 
     with _temporary(path, make, size) as temporary:
         yield temporary
@@ -102,14 +111,19 @@ def _temporary(path: Path, make: Callable[[], Path], size: int | None) -> Iterat
         _release(handle)  # another process has taken it for a leftover before it was locked
     try:
         yield temporary
-    except (InputError, ResourceError, Stopped):
+    except (InputError, Stopped):
+        raise
+    except ResourceError as error:  # of a file inside, which was to have another name
+        raise ResourceError(str(error).replace(str(temporary), str(path))) from None
+    except MemoryError:
+        gc.collect()  # what follows needs a little, too
         raise
     except Exception as error:
         if _is_full(error, temporary):
             raise ResourceError(_no_space(path, error, size, bytes_of(temporary))) from error
         raise
     finally:
-        with suppress(OSError):  # what cannot be removed now is a leftover
+        with suppress(OSError, MemoryError):  # what cannot be removed now is a leftover
             remove(temporary)
         _release(handle)
 
@@ -132,15 +146,18 @@ def sweep(folder: Path) -> list[Path]:
 @contextmanager
 def _abandoned(temporary: Path) -> Iterator[bool]:
     """Whether the process that made it has ended; then it is locked in the block, so that nobody begins to use it."""
-    if sys.platform == "win32":
-        yield time.time() - temporary.stat().st_mtime > ABANDONED_SECONDS
+    is_old = time.time() - temporary.stat().st_mtime > ABANDONED_SECONDS
+    if sys.platform == "win32" or not temporary.name.startswith(f"{TEMPORARY}{HOST}-"):
+        yield is_old
         return
     handle = os.open(temporary, os.O_RDONLY | os.O_NONBLOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_abandoned = True
-    except OSError:  # it is in use, or the disk knows no locks
+    except BlockingIOError:  # it is in use
         is_abandoned = False
+    except OSError:  # the disk knows no locks
+        is_abandoned = is_old
     try:
         yield is_abandoned
     finally:
@@ -149,8 +166,8 @@ def _abandoned(temporary: Path) -> Iterator[bool]:
 
 def discard(path: Path) -> None:
     """Remove a file or a folder: it is gone at once, and whoever is killed while its content goes leaves a leftover."""
-    going = path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
-    with suppress(FileNotFoundError):  # another process was faster
+    going = path.with_name(f"{TEMPORARY}{HOST}-{path.name}-{secrets.token_hex(4)}")
+    with write_errors(path), suppress(FileNotFoundError):  # another process was faster
         path.replace(going)
         remove(going)
 
@@ -194,13 +211,15 @@ def _flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into an InputError that names `path`, or a ResourceError if the disk is full."""
+    """Turn an OSError into an InputError that names `path`, or a ResourceError if the machine is to blame."""
     try:
         yield
-    except OSError as error:
-        if error.errno in NO_SPACE:
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL character
+        number = getattr(error, "errno", None)
+        if number in NO_SPACE:
             raise ResourceError(_no_space(path, error, None, 0)) from None
-        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        sentence = f"cannot write {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+        raise (InputError if number in BAD_PATH or isinstance(error, ValueError) else ResourceError)(sentence) from None
 
 
 def _is_full(error: BaseException, temporary: Path) -> bool:
@@ -213,7 +232,7 @@ def _is_full(error: BaseException, temporary: Path) -> bool:
     while cause is not None and cause not in causes:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if any(getattr(cause, "errno", None) in NO_SPACE or NO_SPACE_TEXT.search(str(cause)) for cause in causes):
+    if any(_errno(cause) in NO_SPACE or NO_SPACE_TEXT.search(str(cause)) for cause in causes):
         return True
     try:
         with (temporary / "probe" if temporary.is_dir() else temporary).open("ab") as stream:
@@ -225,12 +244,19 @@ def _is_full(error: BaseException, temporary: Path) -> bool:
     return False
 
 
+def _errno(error: BaseException) -> int | None:
+    """The error number; libraries that are written in Rust have it in the text."""
+    told = re.search(r"os error (\d+)", str(error))
+    return int(told[1]) if told else getattr(error, "errno", None)
+
+
 def _no_space(path: Path, error: BaseException, size: int | None, written: int) -> str:
     """The sentence about a full disk: the path, what it takes and what is free."""
-    number = getattr(error, "errno", None)
-    reason = os.strerror(number if number in NO_SPACE else errno.ENOSPC).lower()
+    number = _errno(error)
+    reason = os.strerror(number if number is not None and number in NO_SPACE else errno.ENOSPC).lower()
     takes = f"it takes {format_bytes(size)}" if size else f"it takes more than {format_bytes(written)}"
-    free = shutil.disk_usage(path if path.is_dir() else path.parent).free + written
+    folder = next(parent for parent in (path, *path.absolute().parents) if parent.is_dir())
+    free = shutil.disk_usage(folder).free + written
     hint = "; `diskoop cache` lists what is in the cache, and DISKOOP_CACHE moves it"
     in_cache = path.absolute().is_relative_to(cache_folder().absolute())
     return f"cannot write {str(path)!r}: {reason}; {takes}, {format_bytes(free)} are free{hint if in_cache else ''}"

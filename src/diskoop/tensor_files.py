@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from diskoop.errors import InputError
@@ -38,7 +38,8 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], record: 
     header = {"format": f"{FORMAT} {kind}", "record": text, "checksum": checksum(on_cpu, text)}
     size = sum(tensor.nbytes for tensor in on_cpu.values()) + len(text)
     with atomic_write(path, size) as temporary:
-        save_file(on_cpu, temporary, metadata={"diskoop": json.dumps(header)})
+        # Its own function for files writes another one and renames it, which would not be the one that is locked.
+        temporary.write_bytes(save(on_cpu, metadata={"diskoop": json.dumps(header)}))
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

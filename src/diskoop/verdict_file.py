@@ -30,6 +30,6 @@ def load_verdicts(folder: RunFolder, model: torch.nn.Module) -> dict[str, Verdic
         page = parse_json(read_text(folder.verdict))
         if (page["format"], page["model"]) != (FORMAT, weights_checksum(model)):
             return {}
-        return {split: _VERDICT.validate_python(entry) for split, entry in page["verdicts"].items()}
+        return {split: _VERDICT.validate_python(asdict(Verdict(**entry))) for split, entry in page["verdicts"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

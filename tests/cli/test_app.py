@@ -182,7 +182,6 @@ def test_ctrl_c_while_it_is_loading_is_no_traceback(when: float, tmp_path: Path)
     time.sleep(when)
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=60)[1]
-    assert process.returncode in (1, -signal.SIGINT) or "Traceback" not in message
-    # The interpreter itself, before it runs a line of ours, may still say a word.
-    assert "diskoop/cli" not in message
-    assert "diskoop/data" not in message
+    assert process.returncode in (1, -signal.SIGINT)
+    # Before it runs a line of ours the interpreter itself may say a word.
+    assert "Traceback" not in message or "diskoop/" not in message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diskoop.storage import TEMPORARY, atomic_write
+from diskoop.storage import HOST, TEMPORARY, atomic_write
 from tests.helpers.cli import answer, diskoop
 
 KEY = "0123456789ab"
@@ -18,7 +18,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, size in ((f"puppets-32-{KEY}", 5000), (f"faces-32-{KEY}", 300)):
         (folder / name).mkdir(parents=True)
         (folder / name / "frames.npy").write_bytes(b"1" * size)
-    (folder / f"{TEMPORARY}puppets-64-{KEY}-a1b2c3d4").mkdir()
+    (folder / f"{TEMPORARY}{HOST}-puppets-64-{KEY}-a1b2c3d4").mkdir()
+    (folder / f".faces-64-{KEY}-a1b2c3d4.npy").write_bytes(b"1" * 40)  # left by an earlier version
     (folder / "mine.txt").write_text("not ours")
     monkeypatch.setenv("DISKOOP_CACHE", str(folder))
     return folder
@@ -39,10 +40,10 @@ def test_it_lists_names_and_sizes(own_cache: Path, tmp_path: Path) -> None:
 def test_it_clears_what_it_lists_and_nothing_else(own_cache: Path, tmp_path: Path) -> None:
     assert answer("cache", "faces", "--clear", cwd=tmp_path)["cleared"] == [f"faces-32-{KEY}"]
     with atomic_write(own_cache / f"voices-{KEY}.npy") as being_written:
-        (own_cache / f"{TEMPORARY}later").mkdir()  # atomic_write has removed the one that was there
+        (own_cache / f"{TEMPORARY}{HOST}-later").mkdir()  # atomic_write has removed the one that was there
         result = diskoop("cache", "--clear", cwd=tmp_path)
         assert result.returncode == 0, result.stderr
-        kept = {"mine.txt"} if sys.platform != "win32" else {"mine.txt", f"{TEMPORARY}later"}
+        kept = {"mine.txt"} if sys.platform != "win32" else {"mine.txt", f"{TEMPORARY}{HOST}-later"}
         assert {file.name for file in own_cache.iterdir()} == {*kept, being_written.name}
     assert "holds nothing" not in result.stdout
 

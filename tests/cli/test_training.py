@@ -124,7 +124,7 @@ def test_a_terminal_that_is_closed_stops_it_with_all_saved(tmp_path: Path, unint
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals, tmp_path: Path) -> None:
     process = start("train", "data.size=32", "--out", "run", cwd=tmp_path, DISKOOP_CACHE=str(tmp_path / "cache"))
-    wait_for(lambda: any((tmp_path / "cache").glob(f"{TEMPORARY}puppets*")), process)  # while it draws the set
+    wait_for(lambda: any((tmp_path / "cache").glob(f"{TEMPORARY}*puppets*")), process)  # while it draws the set
     os.kill(process.pid, number)
     message = process.communicate(timeout=60)[1]
     assert process.returncode == 1
@@ -138,15 +138,27 @@ def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals
 def test_what_a_killed_drawing_left_is_removed_by_the_next_command(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     process = start("data", "puppets", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))
-    wait_for(lambda: any(cache.glob(f"{TEMPORARY}puppets*")), process)
+    wait_for(lambda: any(cache.glob(f"{TEMPORARY}*puppets*")), process)
     process.kill()
     process.communicate(timeout=60)
     assert any(cache.glob(f"{TEMPORARY}*"))
     second = start("data", "faces", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))
-    wait_for(lambda: any(cache.glob(f"{TEMPORARY}faces*")), second)
+    wait_for(lambda: any(cache.glob(f"{TEMPORARY}*faces*")), second)
     second.terminate()
     second.communicate(timeout=60)
     assert list(cache.iterdir()) == []
+
+
+def test_factors_of_the_model_before_are_put_aside(uninterrupted: Path, tmp_path: Path) -> None:
+    shutil.copytree(uninterrupted, tmp_path / "run")
+    assert diskoop("factors", "run", "--anyway", cwd=tmp_path).returncode == 0
+    assert diskoop("train", "--resume", "run", cwd=tmp_path).returncode == 0  # finished, so they stay
+    assert (tmp_path / "run" / "factors.json").exists()
+    result = diskoop("train", "--resume", "run", f"train.epochs={EPOCHS + 1}", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "the factors of the model before are in run/factors-before-1.json" in result.stderr
+    assert "wrote run/report.html" in result.stdout
+    assert not (tmp_path / "run" / "factors.json").exists()
 
 
 def test_a_run_that_was_killed_before_its_report_gets_one(uninterrupted: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What is kept is written once, whole, and mapped; a file that grows is an ordinary .npy."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from diskoop.data.cache import (
     progress_bar,
 )
 from diskoop.errors import InputError
-from diskoop.storage import TEMPORARY
+from diskoop.storage import TEMPORARY, discard
 
 
 @pytest.fixture
@@ -171,6 +172,37 @@ def test_a_damaged_entry_is_told_and_made_again(
     assert len(times) == 2
 
 
+@pytest.mark.parametrize("kind", ["a file in its place", "a folder for its facts"])
+def test_an_entry_of_another_kind_is_made_again(kind: str, own_cache: Path) -> None:
+    times: list[int] = []
+    _draw(times)
+    entry = own_cache / f"mine-{KEY}"
+    if kind == "a file in its place":
+        shutil.rmtree(entry)
+        entry.write_text("what?")
+    else:
+        (entry / "facts.json").unlink()
+        (entry / "facts.json").mkdir()
+    assert np.array_equal(_draw(times).ravel(), np.arange(2100))
+    assert len(times) == 2
+
+
+def test_an_entry_that_is_cleared_as_soon_as_it_is_made_is_made_again(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[int] = []
+    find = cache.find_cached
+
+    def cleared(name: str, key: str) -> Any:
+        if len(times) == 1:
+            discard(cache.entry_folder(name, key))
+        return find(name, key)
+
+    monkeypatch.setattr(cache, "find_cached", cleared)
+    assert np.array_equal(_draw(times).ravel(), np.arange(2100))
+    assert len(times) == 2
+
+
 def test_metadata_are_covered_by_the_checksum(own_cache: Path) -> None:
     times = []
 
@@ -213,12 +245,15 @@ def test_the_cache_lists_its_own_files_only(own_cache: Path) -> None:
     (own_cache / "thesis").mkdir()
     (own_cache / f"classifier-{KEY}.safetensors").write_text("weights")
     (own_cache / f".puppets-64-{KEY}-a1b2c3d4.npy").write_text("half")  # left by an earlier version
+    (own_cache / "backup-202401151230").mkdir()
+    (own_cache / "backup-202401151230" / "thesis.txt").write_text("a folder of somebody else")
+    (own_cache / "notes-202401151230.npy").write_text("a file of somebody else")
     (own_cache / f"{TEMPORARY}faces-32-{KEY}-a1b2c3d4").mkdir()
     entries = {entry.path.name: entry for entry in cache_entries()}
     assert {name: entry.is_temporary for name, entry in entries.items()} == {
         f"mine-{KEY}": False,
         f"classifier-{KEY}.safetensors": False,
-        f".puppets-64-{KEY}-a1b2c3d4.npy": True,
+        f".puppets-64-{KEY}-a1b2c3d4.npy": False,
         f"{TEMPORARY}faces-32-{KEY}-a1b2c3d4": True,
     }
     assert entries[f"mine-{KEY}"].bytes > 2100 * 8

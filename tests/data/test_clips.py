@@ -21,7 +21,6 @@ from tests.helpers.media import moving_square, tone, write_csv, write_film, writ
         (MemoryError(), "not enough memory"),
         (RuntimeError("Error : malloc failed."), "not enough memory"),
         (OSError(errno.EMFILE, "Too many open files"), "too many open files"),
-        (OSError(errno.EACCES, "Permission denied"), "permission denied"),
         (ResourceError("cannot write the cache"), "cannot write the cache"),
     ],
 )
@@ -33,7 +32,13 @@ def test_a_lack_of_the_machine_is_no_damage(failure: Exception, told: str, tmp_p
 
 @pytest.mark.parametrize(
     "failure",
-    [ValueError("bad header"), OSError("image file is truncated"), OSError(errno.EIO, "I/O error"), EOFError()],
+    [
+        ValueError("bad header"),
+        OSError("image file is truncated"),
+        OSError(errno.EIO, "I/O error"),
+        OSError(errno.EPERM, "what FFmpeg returns for -1"),
+        EOFError(),
+    ],
 )
 def test_what_a_decoder_says_is_damage(failure: Exception, tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"half")
@@ -42,6 +47,13 @@ def test_what_a_decoder_says_is_damage(failure: Exception, tmp_path: Path) -> No
         decoding(tmp_path / "a.wav", "recording"),
     ):
         raise failure
+
+
+def test_a_name_is_no_word_on_memory(tmp_path: Path) -> None:
+    file = tmp_path / "malloc.wav"
+    file.write_bytes(b"half")
+    with pytest.raises(InputError, match="is damaged"), decoding(file, "recording"):
+        raise ValueError(f"cannot identify {file}")
 
 
 def test_a_file_that_is_gone_is_not_left_out(tmp_path: Path) -> None:

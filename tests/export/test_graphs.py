@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from diskoop.errors import InputError
-from diskoop.export import graphs
 from diskoop.run import Run, load
 from tests.helpers.cli import answer, diskoop
 
@@ -54,16 +53,17 @@ def test_graphs_swap_as_the_run_does(run: Run, tmp_path: Path) -> None:
 def test_a_graph_that_computes_something_else_is_refused(
     series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = graphs._write_torch
+    save = torch.export.save
 
-    def wrong(*given: object) -> graphs.Compute:
-        compute = write(*given)  # type: ignore[arg-type]
-        return lambda inputs: compute(inputs) * 1.01
+    def wrong(program: torch.export.ExportedProgram, path: Path) -> None:
+        for weight in program.state_dict.values():
+            weight.mul_(1.01)
+        save(program, path)
 
-    monkeypatch.setattr(graphs, "_write_torch", wrong)
+    monkeypatch.setattr(torch.export, "save", wrong)
     result = diskoop("export", str(series_run), "--format", "torch", "--out", "out", cwd=tmp_path)
     assert result.returncode == 2
-    assert "encoder.pt2 differs from the model by" in result.stderr
+    assert "coder.pt2 differs from the model by" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,6 +83,9 @@ def test_a_hub_folder_is_a_run_with_a_card(series_run: Path, tmp_path: Path) -> 
     assert card.startswith("---\nlibrary_name: diskoop\n")
     assert "Trained without labels on oscillators" in card
     assert before.verdict().conclusion in card
+    assert (folder / "verdict.json").exists()
+    again = diskoop("export", str(series_run), "--format", "hub", "--out", "out", cwd=tmp_path)
+    assert (again.returncode, "'out' exists already" in again.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,7 @@ def test_a_hub_folder_is_a_run_with_a_card(series_run: Path, tmp_path: Path) -> 
         (["--swap", "hare"], "unknown factor 'hare'"),
         (["--format", "hub", "--swap", "static"], "--swap makes a graph, wanted onnx or torch"),
         (["--frames", "400"], "expected two clips of 400 frames"),
+        (["--swap", "static,dynamic", "--swap", "static dynamic"], "two swaps would be written to swap-static-dynamic"),
     ],
 )
 def test_what_cannot_be_exported_is_told(words: list[str], told: str, series_run: Path, tmp_path: Path) -> None:

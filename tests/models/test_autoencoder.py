@@ -1,11 +1,14 @@
 """fit and predict are the operator's, whatever the precision around them."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
+from torch import nn
 
 from diskoop.errors import InputError
 from diskoop.models import autoencoder
-from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
+from diskoop.models.autoencoder import KoopmanAutoencoder, build_model, register_network, require_memory
 from diskoop.numerics import fit_operator, fit_operator_per_sequence
 from diskoop.settings import ModelSettings
 
@@ -43,12 +46,26 @@ def test_a_model_that_no_machine_can_hold_is_named_before_it_is_allocated(
 ) -> None:
     ((name, value),) = settings.items()
     with pytest.raises(InputError, match=rf"model.{name} = {value}\b.* of memory to train, this machine has [\d.]+ "):
-        build_model(ModelSettings.model_validate(settings), frame)
+        require_memory(ModelSettings.model_validate(settings), frame)
+
+
+def test_networks_of_ones_own_that_need_numbers_are_not_asked_for_memory() -> None:
+    @register_network("numbers")
+    def numbers(frame: Sequence[int], settings: ModelSettings) -> tuple[nn.Module, nn.Module]:
+        layer = nn.Linear(frame[0], settings.k)
+        assert float(layer.weight.sum()) < 1e9
+        return layer, nn.Linear(settings.k, frame[0])
+
+    try:
+        require_memory(ModelSettings(network="numbers", k=2000), (4,))
+    finally:
+        autoencoder.NETWORKS.pop("numbers")
 
 
 def test_asking_for_memory_changes_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     def weights() -> list[torch.Tensor]:
         torch.manual_seed(5)
+        require_memory(ModelSettings(k=6, h=8), (4,))
         return list(build_model(ModelSettings(k=6, h=8), (4,)).parameters())
 
     without = weights()

@@ -70,7 +70,7 @@ def test_what_is_no_snapshots_is_told(snapshots: list[np.ndarray[Any, Any]]) -> 
     ):
         with pytest.raises(InputError, match=told):
             DMD().fit(wrong)
-    with pytest.raises(InputError, match=r"expected snapshots of 7 features, got \(3,\)"):
+    with pytest.raises(InputError, match=r"expected real snapshots of 7 features, got float64 \(3,\)"):
         DMD().fit(snapshots).predict(np.zeros(3))
     turning = pydmd.DMD(svd_rank=1).fit(np.exp(1j * np.arange(6))[None] * np.array([[1.0], [2.0]]))
     with pytest.raises(InputError, match="a DMD of real snapshots"):

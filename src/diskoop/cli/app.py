@@ -85,7 +85,7 @@ def main() -> None:
         _fail(str(error), 1)
     except OSError as error:  # a disk that fails, too many open files, a network that is gone
         _fail(" ".join(str(error).split()), 1)
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:
         if not lacks_memory(error):
             raise
         _fail(memory_sentence(error), 1)

@@ -32,7 +32,7 @@ def export(
     from diskoop.workflows.console import print_table
 
     run = open_run(path, "cpu")
-    clips = load_clips(run, data, split)
+    clips = None if formats == ["hub"] else load_clips(run, data, split)
     target = out or unused_path(run.folder.path, "export")
     chosen = {text: parse_factor(split_names(text)) for text in swaps or []}
     files, facts = export_run(run, clips, target, formats or ["onnx"], chosen, frames)

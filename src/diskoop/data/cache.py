@@ -20,17 +20,21 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from diskoop.errors import InputError, ResourceError
+from diskoop.input_files import parse_json
 from diskoop.storage import TEMPORARY, atomic_folder, bytes_of, cache_folder, discard, write_text
 
 Advance = Callable[[int], None]  # reports how many more items are done
 
 FORMAT = "diskoop cache 1"
+TRIES = 3
 # The files of an entry, which is a folder: an array, its metadata with a checksum of both, and the sizes and times that
 # these two had when they were last compared with the checksum.
 FRAMES, FACTS, VERIFIED = "frames.npy", "facts.json", "verified.json"
-# Names in the cache folder: entries, classifiers and arrays of earlier versions; what those left when they were killed.
-ENTRY = re.compile(r"[\w-]+-[0-9a-f]{12}(\.npy|\.safetensors)?")
-OLD_TEMPORARY = re.compile(r"\.[\w-]+-[0-9a-f]{12}-\w{8}(\.npy|\.safetensors)?")
+# Names in the cache folder: folders of entries, classifiers, arrays of earlier versions and what these left when they
+# were killed. The last two have a letter in their key, for a file of somebody else may end in a date.
+ENTRY = re.compile(r"[\w-]+-[0-9a-f]{12}")
+CLASSIFIER = re.compile(r"(frame-)?classifier-[0-9a-f]{12}\.safetensors")
+OLD_ENTRY = re.compile(r"\.?[\w-]+-(?=\d*[a-f])[0-9a-f]{12}(-\w{8})?(\.npy)?")
 
 
 def cached_array(
@@ -92,20 +96,29 @@ def cached_file(
         write: writes a `.npy` file and returns the metadata, plain JSON.
         size: the array's bytes, where they are known beforehand.
     """
-    if (found := find_cached(name, key)) is not None:
-        return found
     folder = entry_folder(name, key)
+    for _ in range(TRIES):  # another process may clear the cache in between
+        if (found := find_cached(name, key)) is None:
+            _make_entry(folder, write, size)
+            found = find_cached(name, key)
+        if found is not None:
+            return found
+    raise ResourceError(f"{folder} was removed as soon as it was made, {TRIES} times")
+
+
+def _make_entry(folder: Path, write: Callable[[Path], dict[str, Any]], size: int | None) -> None:
+    """Write an entry, unless another process is faster."""
     try:
         with atomic_folder(folder, size) as temporary:
             metadata = write(temporary / FRAMES)
             page = {"format": FORMAT, "checksum": _checksum(temporary / FRAMES, metadata), "metadata": metadata}
             write_text(temporary / FACTS, json.dumps(page))
     except InputError:
-        if not folder.exists():  # another process may have been faster
+        if not folder.exists():
             raise
     else:
-        _mark_verified(folder)
-    return load_mmap(folder / FRAMES), json.loads((folder / FACTS).read_text(encoding="utf-8"))["metadata"]
+        with suppress(FileNotFoundError):  # cleared just now
+            _mark_verified(folder, _state(folder))
 
 
 def find_cached(name: str, key: str) -> tuple[NDArray[Any], dict[str, Any]] | None:
@@ -114,15 +127,16 @@ def find_cached(name: str, key: str) -> tuple[NDArray[Any], dict[str, Any]] | No
     if not folder.exists():
         return None
     try:
-        page = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        page = parse_json((folder / FACTS).read_text(encoding="utf-8"))
         if page["format"] != FORMAT:
             raise ValueError(f"expected the format {FORMAT!r}, got {page['format']!r}")
         if not _is_verified(folder):
+            state = _state(folder)
             if _checksum(folder / FRAMES, page["metadata"]) != page["checksum"]:
                 raise ValueError("its content does not match its checksum")
-            _mark_verified(folder)
+            _mark_verified(folder, state)
         return load_mmap(folder / FRAMES), page["metadata"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, KeyError, TypeError) as error:
         text = f"note: {folder} is damaged ({error or type(error).__name__}) and is made again"
         Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
         discard(folder)
@@ -152,14 +166,14 @@ def _state(folder: Path) -> list[list[int]]:
 def _is_verified(folder: Path) -> bool:
     """Whether the files are those that were last compared with the checksum: large ones are not read every time."""
     try:
-        return bool(json.loads((folder / VERIFIED).read_text(encoding="utf-8")) == _state(folder))
-    except (OSError, ValueError, RecursionError):
+        return bool(parse_json((folder / VERIFIED).read_text(encoding="utf-8")) == _state(folder))
+    except (OSError, ValueError):
         return False
 
 
-def _mark_verified(folder: Path) -> None:
+def _mark_verified(folder: Path, state: list[list[int]]) -> None:
     with suppress(InputError, ResourceError):  # a cache that is read only is verified every time
-        write_text(folder / VERIFIED, json.dumps(_state(folder)))
+        write_text(folder / VERIFIED, json.dumps(state))
 
 
 class FrameWriter:
@@ -239,11 +253,20 @@ def cache_entries() -> list[CacheEntry]:
     """What is in the cache folder, the largest first; files that this package has not made are not listed."""
     entries = []
     for path in cache_folder().glob("*"):
-        is_temporary = path.name.startswith(TEMPORARY) or OLD_TEMPORARY.fullmatch(path.name) is not None
-        if is_temporary or path.name == "sprites.txt" or ENTRY.fullmatch(path.name):
-            with suppress(FileNotFoundError):  # removed just now
+        is_temporary = path.name.startswith(TEMPORARY)
+        with suppress(FileNotFoundError):  # removed just now
+            if is_temporary or _is_ours(path):
                 entries.append(CacheEntry(path, bytes_of(path), path.stat().st_mtime, is_temporary))
     return sorted(entries, key=lambda entry: -entry.bytes)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether this package has made a file or folder of the cache folder."""
+    if path.is_dir():
+        has_name = ENTRY.fullmatch(path.name) or OLD_ENTRY.fullmatch(path.name)
+        return has_name is not None and {inside.name for inside in path.iterdir()} <= {FRAMES, FACTS, VERIFIED}
+    is_old = OLD_ENTRY.fullmatch(path.name) is not None and path.suffix == ".npy"
+    return is_old or path.name == "sprites.txt" or CLASSIFIER.fullmatch(path.name) is not None
 
 
 def digest(*parts: Any) -> str:

@@ -20,6 +20,7 @@ from diskoop.data.scaling import NON_FINITE, are_finite
 from diskoop.errors import InputError, ResourceError, Unavailable, counted
 from diskoop.input_files import require_regular, require_text
 from diskoop.memory import lacks_memory
+from diskoop.storage import NO_SPACE
 
 Blocks = Iterator[NDArray[Any]]  # frames (count, ...), a few at a time, so that memory does not grow with the clip
 SKIP_HINT = "--skip-bad leaves it out"
@@ -165,10 +166,8 @@ def _append(clip: Clip, good: list[Clip], file: FrameWriter) -> None:
         raise InputError(f"{clip.place} has {counted(count, 'frame')}: dynamics need at least 2")
 
 
-# Error numbers that are no word on a file's content; others, such as EIO, decoders use for damage too.
-LACKS = {
-    errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EPERM, errno.ETIMEDOUT,
-}  # fmt: skip
+# Error numbers that are no word on a file's content; others, such as EIO and EPERM, decoders use for damage too.
+LACKS = NO_SPACE | {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT}
 
 
 @contextmanager
@@ -196,7 +195,7 @@ def decoding(file: Path, kind: str) -> Iterator[None]:
 
 def _lack(error: Exception, file: Path) -> str | None:
     """What the machine lacked when a decoder failed; None if the file is to blame."""
-    if lacks_memory(error):
+    if isinstance(error, MemoryError) or lacks_memory(RuntimeError(str(error).replace(str(file), ""))):
         return "not enough memory"
     if (number := getattr(error, "errno", None)) in LACKS:
         return os.strerror(number).lower()

@@ -131,7 +131,7 @@ Compute = Callable[[list[Tensor]], NDArray[Any]]  # inputs -> the output of what
 
 def _write_torch(program: torch.export.ExportedProgram, path: Path, graph: Graph) -> Compute:
     torch.export.save(program, path)
-    module = program.module()
+    module = torch.export.load(path).module()
     return lambda inputs: np.asarray(module(*inputs))
 
 

@@ -32,6 +32,7 @@ def write_hub_folder(run: Run, folder: Path) -> list[Path]:
         The files.
     """
     target = RunFolder(folder)
+    card = model_card(run)  # first, for it may judge the run and write that down
     kept = [(run.folder.settings, target.settings), (run.folder.model, target.model)]
     kept += [(run.folder.operator, target.operator), (run.folder.metrics, target.metrics)]
     kept += [(run.folder.verdict, target.verdict), (run.folder.scores, target.scores)]
@@ -42,7 +43,7 @@ def write_hub_folder(run: Run, folder: Path) -> list[Path]:
     if run.factors is not None:
         save_factors(target, run.factors, run.model)
     write_text(folder / "config.json", json.dumps(config(run), indent=2) + "\n")
-    write_text(folder / "README.md", model_card(run))
+    write_text(folder / "README.md", card)
     return sorted(folder.iterdir())
 
 

@@ -157,18 +157,22 @@ def framewise_networks(frame: Sequence[int], settings: ModelSettings) -> tuple[n
 
 def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoencoder:
     """The untrained model that `settings` describe, for frames of shape `frame`."""
-    name = settings.network if settings.network != "auto" else "signals" if len(frame) == 1 else "frames"
-    if name not in NETWORKS:
-        raise InputError(f"unknown model.network {name!r}; {suggest(name, [*NETWORKS, 'auto'])}")
-    _check_memory(name, frame, settings)
-    encoder, decoder = NETWORKS[name](frame, settings)
+    encoder, decoder = _builder(settings, frame)(frame, settings)
     if settings.pca_skip:
         encoder = ResidualEncoder(encoder, frame, settings.k, settings.pooled)
         decoder = ResidualDecoder(without_sigmoid(decoder), frame, settings.k)
     return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope, settings.pooled)
 
 
-def _check_memory(network: str, frame: Sequence[int], settings: ModelSettings) -> None:
+def _builder(settings: ModelSettings, frame: Sequence[int]) -> NetworkBuilder:
+    """What builds the networks that `settings` name."""
+    name = settings.network if settings.network != "auto" else "signals" if len(frame) == 1 else "frames"
+    if name not in NETWORKS:
+        raise InputError(f"unknown model.network {name!r}; {suggest(name, [*NETWORKS, 'auto'])}")
+    return NETWORKS[name]
+
+
+def require_memory(settings: ModelSettings, frame: Sequence[int]) -> None:
     """Raise an InputError where training such networks takes more memory than there is, before any is allocated."""
     total = total_memory()
     if total is None or max(settings.k, settings.h or 1, settings.width) < LARGE_WIDTH:
@@ -177,13 +181,13 @@ def _check_memory(network: str, frame: Sequence[int], settings: ModelSettings) -
     if needed <= total:
         try:
             with torch.device("meta"):  # shapes without numbers
-                networks = NETWORKS[network](frame, settings)
+                networks = _builder(settings, frame)(frame, settings)
             # In float32: weights, gradients and Adam's two moments.
             needed += 4 * 4 * sum(weight.numel() for part in networks for weight in part.parameters())
-        except RuntimeError as error:
-            if "overflowed" not in str(error):  # a size beyond 64 bits
-                raise
-            needed = math.inf
+        except (RuntimeError, NotImplementedError) as error:
+            if "overflowed" not in str(error):
+                return  # networks of one's own may need numbers to be built
+            needed = math.inf  # a size beyond 64 bits
     if needed > total:
         raise InputError(
             f"model.k = {settings.k}, model.h = {settings.h} and model.width = {settings.width} need "

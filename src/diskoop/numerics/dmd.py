@@ -80,9 +80,10 @@ class DMD:
             X: a snapshot, (features,), or snapshots (features, n).
             steps: how far to go.
         """
-        x = torch.from_numpy(np.array(X, np.float64))
-        if x.shape[0] != len(self.operator.matrix) or x.ndim not in (1, 2):
-            raise InputError(f"expected snapshots of {len(self.operator.matrix)} features, got {tuple(x.shape)}")
+        given, features = np.asarray(X), len(self.operator.matrix)
+        if given.ndim not in (1, 2) or len(given) != features or given.dtype.kind not in "uif":
+            raise InputError(f"expected real snapshots of {features} features, got {given.dtype} {given.shape}")
+        x = torch.from_numpy(given.astype(np.float64))
         if x.ndim == 1:
             future: NDArray[np.float64] = self.operator.roll(x.unsqueeze(0), steps)[0].T.numpy()
             return future
@@ -94,7 +95,7 @@ def operator_from_dmd(dmd: Any) -> Operator:
     """The operator of a fitted PyDMD object, whose modes may be fewer than its features.
 
     Args:
-        dmd: anything with `modes` (features, rank) and `eigs` (rank,), of real snapshots.
+        dmd: anything with `modes` (features, rank), `eigs` (rank,) and `snapshots` (features, time), of real ones.
 
     Example:
         >>> from pydmd import DMD as PyDMD

@@ -108,7 +108,8 @@ def is_finished(folder: RunFolder) -> bool:
     if not folder.checkpoint.exists():  # what training would go on from
         return True
     model, checkpoint = read_record(folder.model, "model"), read_record(folder.checkpoint, "checkpoint")
-    if model["settings"] != checkpoint["origin"]["settings"]:
+    one, other = (Settings.of(upgraded(each)) for each in (model["settings"], checkpoint["origin"]["settings"]))
+    if one != other:
         return False
     return bool(model.get("step", checkpoint["step"]) == checkpoint["step"])  # earlier files do not tell the step
 

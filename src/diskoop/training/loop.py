@@ -20,13 +20,13 @@ from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, ResourceError, Stopped, counted
 from diskoop.kernels import accelerate
-from diskoop.models.autoencoder import build_model
+from diskoop.models.autoencoder import build_model, require_memory
 from diskoop.models.pooling import statistics_count
 from diskoop.models.residual import start_from_pca
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
 from diskoop.signals import stop_signals
-from diskoop.storage import atomic_folder
+from diskoop.storage import atomic_folder, unused_path
 from diskoop.tensor_files import load_weights, read_tensors
 from diskoop.training.checkpoint import State, checkpoint_settings, fingerprint, load_checkpoint, save_checkpoint
 from diskoop.training.cuda_graph import CapturedStep, capture_obstacle
@@ -186,6 +186,7 @@ class Trainer:
         self.device = device_for(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
+            require_memory(settings.model, self.train_set.shape[2:])
             self.model = accelerate(build_model(settings.model, self.train_set.shape[2:]))
         if settings.model.pca_skip and from_scratch:
             start_from_pca(self.model, self.train_set)
@@ -260,13 +261,6 @@ class Trainer:
             self.folder, self.model, self.optimizer, identity or self.identity
         )
         self.num_recorded = self.state.step
-        before, self.state.threads = self.state.threads, torch.get_num_threads()
-        if before is not None and before != self.state.threads and self.device.type == "cpu":
-            self.reporter.log(
-                f"trained with {counted(before, 'thread')} so far and with {self.state.threads} from here, so the "
-                "result may differ in its last bits from that of an uninterrupted run; "
-                f"OMP_NUM_THREADS={before} goes on exactly"
-            )
 
     def run(self, caught: list[int]) -> None:
         """Train to the end, or until a signal is `caught`."""
@@ -281,7 +275,14 @@ class Trainer:
             log(f"steps are not captured, which is slower: {obstacle}")
         if options.patience and self.val_set is None:
             log("nothing validates, so training runs to its last step whatever train.patience says")
+        before, self.state.threads = self.state.threads, torch.get_num_threads()
         if not self.is_done:
+            if before is not None and before != self.state.threads and self.device.type == "cpu":
+                log(
+                    f"trained with {counted(before, 'thread')} so far and with {self.state.threads} from here, so the "
+                    "result may differ in its last bits from that of an uninterrupted run; "
+                    f"OMP_NUM_THREADS={before} goes on exactly"
+                )
             log(f"{counted(self.total - self.state.step, 'step')} to go: {self.estimate_cost()}")
         try:
             with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
@@ -297,6 +298,13 @@ class Trainer:
         if best is not None and best["step"] < self.state.step:
             self.model.load_state_dict(self.best_weights)
             log(f"took the weights of step {best['step']} of {self.state.step}, whose validation loss is the smallest")
+        if self.folder.factors.exists() and not self.is_written:
+            before = unused_path(self.folder.path, "factors-before", ".json")
+            self.folder.factors.replace(before)
+            log(
+                f"the factors of the model before are in {before}; diskoop factors {self.folder.name} finds those of "
+                "this one"
+            )
         operator = fit_frozen_operator(self.model, self.train_set, self.settings.train.batch_size)
         save_operator(self.folder, operator, self.model)
         train_set = self.train_set

@@ -1,5 +1,6 @@
 """progress of training on the terminal"""
 
+import io
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -36,8 +37,8 @@ class Reporter:
 class _OptionalOutput:
     """A stream whose failures do not matter: training goes on, or saves, when its terminal is gone."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+    def __init__(self, stream: TextIO | None) -> None:
+        self.stream = stream or io.StringIO()  # a service may have none
 
     def write(self, text: str) -> int:
         with suppress(OSError):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from diskoop.data import SPLITS, Sequences, load_split, open_data, without_splits
 from diskoop.data.sequences import SplitName
-from diskoop.errors import InputError, suggest
+from diskoop.errors import InputError, ResourceError, suggest
 from diskoop.run import Run
-from diskoop.storage import cached_in
+from diskoop.storage import cached_in, write_errors
 
 UPLOADS = "uploads"  # the split of uploaded files
 EXAMPLES = "examples"  # the split of clips that come with a run
@@ -207,12 +207,13 @@ class ClipLibrary:
             folder = self._folder / str(self._count)
             folder.mkdir()
             file = folder / safe
-            file.write_bytes(content)
             try:
+                with write_errors(file):
+                    file.write_bytes(content)
                 clips = self._read(file)
-            except InputError as error:
+            except (InputError, ResourceError) as error:
                 shutil.rmtree(folder)
-                raise InputError(str(error).replace(str(file), safe).replace(str(folder), safe)) from None
+                raise type(error)(str(error).replace(str(file), safe).replace(str(folder), safe)) from None
             first = self._uploads[-1].last + 1 if self._uploads else 0
             self._uploads.append(Upload(safe, clips, first))
             return [str(ClipId(UPLOADS, index)) for index in range(first, first + len(clips))]

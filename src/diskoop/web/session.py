@@ -45,11 +45,10 @@ class Session:
         self.library.close()
 
     def _load(self) -> Run:
-        self._seen = self._stamps()
-        self.is_finished = is_finished(self._folder)  # as it is shown
-        if self.is_finished:
-            return load(self._folder.name, self._device)
-        return load_unfinished(self._folder.path, self._device)
+        seen, finished = self._stamps(), is_finished(self._folder)
+        run = load(self._folder.name, self._device) if finished else load_unfinished(self._folder.path, self._device)
+        self._seen, self.is_finished = seen, finished  # as it is shown
+        return run
 
     def _stamps(self) -> list[tuple[int, int]]:
         """Times and sizes of the files that training writes; none where it cannot go on."""
