@@ -93,6 +93,18 @@ def atomic_folder(path: str | Path, size: int | None = None) -> Iterator[Path]:
 
 
 @contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for files that nobody keeps, among the system's temporary ones; removed at the end, or as a leftover."""
+    path = Path(tempfile.gettempdir()) / "scratch"
+
+    def make() -> Path:
+        return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{HOST}-"))
+
+    with _temporary(path, make, None) as temporary:
+        yield temporary
+
+
+@contextmanager
 def _temporary(path: Path, make: Callable[[], Path], size: int | None) -> Iterator[Path]:
     """A temporary file or folder next to `path`, locked while it is in use and removed at the end.
 

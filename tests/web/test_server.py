@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,10 +23,11 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from diskoop.errors import InputError
+from diskoop.storage import TEMPORARY
 from diskoop.web import server
 from diskoop.web.server import Explorer, create_app
 from diskoop.web.session import Session
-from tests.helpers.cli import diskoop
+from tests.helpers.cli import diskoop, start, wait_for
 from tests.helpers.media import moving_square, write_film
 
 HERE = "http://127.0.0.1:8137"
@@ -257,3 +259,27 @@ def test_ctrl_c_ends_it(series_run: Path, tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert errors == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_an_explorer_whose_terminal_is_closed_ends_quietly_and_leaves_nothing(
+    number: signal.Signals, series_run: Path, tmp_path: Path
+) -> None:
+    def begin() -> "subprocess.Popen[str]":
+        before = set(tmp_path.glob(f"{TEMPORARY}*"))
+        process = start("explore", str(series_run), "--no-browser", "--port", "0", cwd=tmp_path, TMPDIR=str(tmp_path))
+        wait_for(lambda: bool(set(tmp_path.glob(f"{TEMPORARY}*")) - before), process)
+        time.sleep(2)  # until it serves
+        return process
+
+    process = begin()
+    process.send_signal(number)
+    message = process.communicate(timeout=60)[1]
+    assert "Traceback" not in message
+    if number == signal.SIGKILL:  # what it left is removed by the next one
+        process = begin()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert list(tmp_path.glob(f"{TEMPORARY}*")) == []

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from diskoop.errors import InputError
 from diskoop.run import load
 from diskoop.settings import Settings
+from diskoop.storage import TEMPORARY
 from diskoop.training import loop
 from diskoop.web.edits import EditRequest
 from diskoop.web.library import UPLOADS, ClipId
@@ -266,7 +267,7 @@ def test_files_that_cannot_be_read_are_refused_and_forgotten(
     before = video.library.splits()
     with pytest.raises(InputError, match=sentence) as caught:
         video.library.upload(name, content)
-    assert "diskoop-uploads" not in str(caught.value)  # where it was kept is nobody's business
+    assert TEMPORARY not in str(caught.value)  # where it was kept is nobody's business
     assert video.library.splits() == before
 
 

@@ -1,7 +1,7 @@
 """the clips that an explorer shows: examples or splits of a run's own data, and uploaded files"""
 
 import shutil
-import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import RLock
@@ -15,7 +15,7 @@ from diskoop.data import SPLITS, Sequences, load_split, open_data, without_split
 from diskoop.data.sequences import SplitName
 from diskoop.errors import InputError, ResourceError, suggest
 from diskoop.run import Run
-from diskoop.storage import cached_in, write_errors
+from diskoop.storage import cached_in, scratch_folder, write_errors
 
 UPLOADS = "uploads"  # the split of uploaded files
 EXAMPLES = "examples"  # the split of clips that come with a run
@@ -68,11 +68,12 @@ class ClipLibrary:
         self._splits: dict[str, Sequences] = {}
         self._uploads: list[Upload] = []
         self._count = 0  # of files that were uploaded, readable or not
-        self._folder = Path(tempfile.mkdtemp(prefix="diskoop-uploads-"))
+        self._open_files = ExitStack()
+        self._folder = self._open_files.enter_context(scratch_folder())
 
     def close(self) -> None:
         """Delete what was uploaded."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._open_files.close()
 
     def splits(self) -> dict[str, int]:
         """Name of each split that has clips -> how many; the one to begin with comes first.

@@ -2,6 +2,7 @@
 
 import hmac
 import secrets
+import signal
 import socket
 import threading
 import webbrowser
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diskoop.errors import InputError, ResourceError
 from diskoop.memory import memory_sentence
+from diskoop.signals import stop_signals
 from diskoop.web.edits import EditRequest
 from diskoop.web.library import MAX_PAGE
 from diskoop.web.media import KINDS, download, sound, to_payload
@@ -312,6 +314,9 @@ class Explorer:
         """Answer requests until Ctrl-C or `stop`."""
         if opens_browser:
             threading.Timer(0.5, lambda: webbrowser.open(self.url)).start()
+        with suppress(ValueError):  # not in the main thread
+            for number in set(stop_signals()) - {signal.SIGINT, signal.SIGTERM}:  # which the server handles itself
+                signal.signal(number, lambda *_: self.stop())
         with suppress(KeyboardInterrupt):  # the usual way to end it
             self._server.run(sockets=[self._socket])
 

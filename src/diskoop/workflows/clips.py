@@ -31,8 +31,9 @@ def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
     run = load(path, choose_device(device), factors=factors)
     if run.folder.source is None:
         return run
+    copy = run.folder.writable_copy()
     print_note(f"{run.folder.name} is read only and has been copied to {run.folder.path}, which is used from now on")
-    return replace(run, folder=run.folder.writable_copy())
+    return replace(run, folder=copy)
 
 
 def choose_device(name: str) -> str:
