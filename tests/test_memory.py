@@ -1,5 +1,7 @@
 """How much memory there is, in words, and what says that it was not enough."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -41,3 +43,24 @@ def test_a_lack_of_memory_is_recognised_whoever_raises_it() -> None:
 )
 def test_what_libraries_say_without_memory_is_known(text: str) -> None:
     assert memory.lacks_memory(RuntimeError(text))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits on data are Linux's")
+def test_an_exception_of_any_kind_without_memory_is_a_lack_of_it(tmp_path: Path) -> None:
+    """Libraries that run out of memory raise what they can."""
+    code = (
+        "import resource, sys\n"
+        "from diskoop.cli import app\n"
+        "def odd(*words, **more): raise SystemError('error return without exception set')\n"
+        "app.app = odd\n"
+        "if sys.argv[1] == 'limited':\n"
+        "    used = 1024 * int(open('/proc/self/status').read().split('VmData:')[1].split()[0])\n"
+        "    resource.setrlimit(resource.RLIMIT_DATA, (used + (16 << 20),) * 2)\n"
+        "app.main()\n"
+    )
+    for argument, told in (("limited", "diskoop: there is not enough memory"), ("free", "SystemError: error return")):
+        words = [sys.executable, "-c", code, argument]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+        assert done.returncode == 1
+        assert told in done.stderr
+        assert ("Traceback" in done.stderr) == (argument == "free")

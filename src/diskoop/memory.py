@@ -14,6 +14,8 @@ ALLOCATION_FAILED = re.compile(
     re.IGNORECASE,
 )
 
+PROBE_BYTES = 1 << 26  # what a machine that has enough can spare
+
 
 def total_memory() -> int | None:
     """Bytes of memory that this machine, or the container we are in, has; None where the system does not tell."""
@@ -49,6 +51,15 @@ def lacks_memory(error: BaseException) -> bool:
         (True, True, False)
     """
     return isinstance(error, MemoryError) or ALLOCATION_FAILED.search(str(error)) is not None
+
+
+def is_exhausted() -> bool:
+    """Whether not even a little more memory is to be had: then an exception may come of that, whatever it says."""
+    try:
+        bytearray(PROBE_BYTES)
+    except MemoryError:
+        return True
+    return False
 
 
 def memory_sentence(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from diskoop.cli.report import report
 from diskoop.cli.training import demo, train
 from diskoop.errors import InputError, ResourceError, Stopped
 from diskoop.input_files import require_text
-from diskoop.memory import lacks_memory, memory_sentence
+from diskoop.memory import is_exhausted, lacks_memory, memory_sentence
 from diskoop.signals import stop_signals
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
@@ -86,7 +86,7 @@ def main() -> None:
     except OSError as error:  # a disk that fails, too many open files, a network that is gone
         _fail(" ".join(str(error).split()), 1)
     except Exception as error:
-        if not lacks_memory(error):
+        if not (lacks_memory(error) or is_exhausted()):
             raise
         _fail(memory_sentence(error), 1)
     except SystemExit as end:
