@@ -43,7 +43,7 @@ def _assert_refused(result: Result) -> None:
         ("forecast", "run"),
         ("report", "run"),
         ("data", "oscillators", "--out", "sheet.png"),
-        ("evaluate", "run", "--limit", "32", "--no-baselines"),
+        pytest.param(("evaluate", "run", "--limit", "32", "--no-baselines"), marks=pytest.mark.slow),
         ("train", *TINY_OVERRIDES, "train.epochs=1", "--out", "new"),
     ],
     ids=lambda words: " ".join(words[:3]),

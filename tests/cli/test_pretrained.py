@@ -134,6 +134,7 @@ def test_a_run_in_the_package_works_at_once(
     assert contents(run_folder.PRETRAINED) == before
 
 
+@pytest.mark.slow
 def test_a_factor_that_is_a_whole_part_is_shown_and_heard_under_its_own_name(tmp_path: Path) -> None:
     faces = answer("swap", "pretrained:faces", "--pair", "0:1", cwd=tmp_path)
     assert [Path(file).suffix for file in faces["files"]] == [".png", ".npz", ".webp"]

@@ -121,7 +121,10 @@ def test_a_terminal_that_is_closed_stops_it_with_all_saved(tmp_path: Path, unint
 
 
 @POSIX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP))],
+)
 def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals, tmp_path: Path) -> None:
     process = start("train", "data.size=32", "--out", "run", cwd=tmp_path, DISKOOP_CACHE=str(tmp_path / "cache"))
     wait_for(lambda: any((tmp_path / "cache").glob(f"{TEMPORARY}*puppets*")), process)  # while it draws the set

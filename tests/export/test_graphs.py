@@ -13,7 +13,10 @@ from diskoop.run import Run, load
 from tests.helpers.cli import answer, diskoop
 
 
-@pytest.fixture(scope="module", params=["series_run", "video_run", pytest.param("sound_run", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=["series_run", *(pytest.param(name, marks=pytest.mark.slow) for name in ("video_run", "sound_run"))],
+)
 def run(request: pytest.FixtureRequest) -> Run:
     return load(request.getfixturevalue(request.param))
 
