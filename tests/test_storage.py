@@ -275,3 +275,25 @@ def test_what_is_discarded_is_gone_at_once_and_its_rest_is_a_leftover(
     assert len(sweep(tmp_path)) == 1
     assert list(tmp_path.iterdir()) == []
     discard(tmp_path / "entry")  # another process was faster
+
+
+def test_what_cannot_be_removed_for_want_of_memory_is_removed_when_the_process_ends(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from diskoop import storage\n"
+        "remove, tries = storage.remove, []\n"
+        "def starved(path):\n"
+        "    tries.append(path)\n"
+        "    if len(tries) == 1: raise MemoryError\n"
+        "    remove(path)\n"
+        "storage.remove = starved\n"
+        "try:\n"
+        "    with storage.atomic_folder(sys.argv[1]) as folder:\n"
+        "        (folder / 'half').write_text('x')\n"
+        "        raise MemoryError\n"
+        "except MemoryError: print('raised')\n"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "raised\n"
+    assert list(tmp_path.iterdir()) == []

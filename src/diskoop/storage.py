@@ -1,5 +1,6 @@
 """atomic writes of files and folders, full disks, leftovers of killed processes; the cache folder"""
 
+import atexit
 import errno
 import gc
 import os
@@ -135,8 +136,10 @@ def _temporary(path: Path, make: Callable[[], Path], size: int | None) -> Iterat
             raise ResourceError(_no_space(path, error, size, bytes_of(temporary))) from error
         raise
     finally:
-        with suppress(OSError, MemoryError):  # what cannot be removed now is a leftover
+        try:
             remove(temporary)
+        except (OSError, MemoryError):  # once more when the process ends, with its memory free again
+            atexit.register(sweep, temporary.parent)
         _release(handle)
 
 

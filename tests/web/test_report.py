@@ -17,7 +17,7 @@ from PIL import Image
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult, Kind
 from diskoop.analysis.verdict import Verdict
 from diskoop.cli import options
-from diskoop.errors import InputError
+from diskoop.errors import InputError, ResourceError
 from diskoop.evaluation.results import Column, Key, ModelResults, Results, Table, single_value
 from diskoop.numerics.factors import Factor
 from diskoop.provenance import Origin, commit
@@ -318,7 +318,7 @@ def test_it_appears_whole_or_not_at_all(series_run: Path, tmp_path: Path, monkey
         raise OSError("the disk is full")
 
     monkeypatch.setattr("pathlib.Path.replace", fail)
-    with pytest.raises(InputError, match=r"cannot write .*report\.html"):
+    with pytest.raises(ResourceError, match=r"cannot write .*report\.html"):
         write_report(load(series_run), path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
