@@ -4,6 +4,7 @@ import json
 import stat
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from diskoop.errors import InputError
 
@@ -65,3 +66,16 @@ def parse_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def escape_controls(text: str) -> str:
+    """Control characters and bytes that are no UTF-8, which no picture can show and no file take, as `\\x00`.
+
+    Example:
+        >>> escape_controls("a\\x1eb")
+        'a\\\\x1eb'
+    """
+    return "".join(
+        character.encode("unicode_escape").decode() if category(character) in ("Cc", "Cs") else character
+        for character in text
+    )

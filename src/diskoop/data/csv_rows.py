@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diskoop.data.clips import decoding
 from diskoop.errors import InputError, quoted
-from diskoop.input_files import require_regular
+from diskoop.input_files import escape_controls, require_regular
 
 MAX_NAME = 500  # characters of a column's name
 
@@ -17,6 +17,7 @@ def read_csv(path: Path) -> tuple[list[str], Iterator[list[str]]]:
     names = next(rows, None)
     if names is None:
         raise InputError(f"{path} is empty, wanted a line of column names and rows below it")
+    names = [escape_controls(name) for name in names]
     for name in names:
         if len(name) > MAX_NAME:
             raise InputError(f"{path} names a column {quoted(name, 40)} with {len(name)} characters, wanted {MAX_NAME}")

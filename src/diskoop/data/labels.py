@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
-from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from diskoop.data.clips import natural_key
 from diskoop.data.csv_rows import read_csv
 from diskoop.data.sequences import Indices
 from diskoop.errors import InputError, quoted
-from diskoop.input_files import exists
+from diskoop.input_files import escape_controls, exists
 
 LABEL_FILES = ("labels.csv", "manifest.csv", "metadata.csv")  # read as labels when directly in the data folder
 SPLIT_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
@@ -212,15 +211,7 @@ def _to_text(entry: Any) -> str:
         return entry.decode("utf-8", "replace")
     if isinstance(entry, float | np.floating) and float(entry).is_integer() and abs(float(entry)) < 2**53:
         return str(int(entry))
-    return _escape(str(entry).strip())
-
-
-def _escape(text: str) -> str:
-    """Control characters and bytes that are no UTF-8, which no picture can show and no file take, as `\\x00`."""
-    return "".join(
-        character.encode("unicode_escape").decode() if category(character) in ("Cc", "Cs") else character
-        for character in text
-    )
+    return escape_controls(str(entry).strip())
 
 
 def _is_fraction(entry: str) -> bool:
