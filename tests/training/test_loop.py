@@ -493,6 +493,16 @@ def test_other_data_is_another_run(undisturbed: Path, tmp_path: Path, monkeypatc
         loop.resume(tmp_path / "run", reporter=Quiet())
 
 
+def test_other_rounding_of_computed_data_is_the_same_run(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processors differ in the last bits of what they compute."""
+    shutil.copytree(undisturbed, tmp_path / "run")
+    mixing = oscillators._mixing
+    monkeypatch.setattr(oscillators, "_mixing", lambda name: (1 + 1e-13) * mixing(name))
+    assert not loop.resume(tmp_path / "run", reporter=Quiet())  # it is recognised, and finished
+
+
 def test_an_operator_of_another_model_is_refused(undisturbed: Path, tmp_path: Path) -> None:
     shutil.copytree(undisturbed, tmp_path / "run")
     loop.train(SMALL.replaced({"train": {"seed": 1, "epochs": 1}}), tmp_path / "other", reporter=Quiet())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.data.sequences import Sequences
@@ -68,6 +69,9 @@ def load_checkpoint(
     saved, current = record.pop("origin"), json.loads(json.dumps(identity))
     saved.setdefault("precision", saved["settings"]["train"]["precision"])  # older checkpoints had no auto
     saved["settings"] = Settings.of(upgraded(saved["settings"])).model_dump()  # current names and defaults
+    if _have_similar_data(saved, current):
+        saved["data"] = current["data"]
+    saved["sketch"] = current["sketch"]
     if saved != current:
         differing = [name for name in current if saved.get(name) != current[name]]
         described = [
@@ -116,5 +120,33 @@ def is_finished(folder: RunFolder) -> bool:
 
 def fingerprint(data: Sequences) -> str:
     """Name, shape and a digest of a few sequences, to notice that a data set has changed."""
-    sample = data.read(np.linspace(0, len(data) - 1, 8).astype(np.int64))
-    return f"{data.name} {data.shape} {sha256(sample.tobytes()).hexdigest()[:16]}"
+    return f"{data.name} {data.shape} {sha256(_sample(data).tobytes()).hexdigest()[:16]}"
+
+
+def sketch(data: Sequences) -> list[float] | None:
+    """Mean and root mean square of a few sequences; None where frames are integers, whose digest tells all.
+
+    Numbers that were computed, spectrograms and series of known systems, differ in their last bits from one processor
+    to another, and their digest with them.
+    """
+    sample = _sample(data)
+    if sample.dtype.kind != "f":
+        return None
+    return [float(value) for x in sample.astype(np.float64) for value in (np.nanmean(x), np.nanmean(x * x) ** 0.5)]
+
+
+def _sample(data: Sequences) -> NDArray[Any]:
+    return data.read(np.linspace(0, len(data) - 1, 8).astype(np.int64))
+
+
+def _have_similar_data(saved: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Whether two runs have the same data but for the rounding of computed numbers.
+
+    Checkpoints of earlier versions have no sketch; then names and shapes must do.
+    """
+    names = [[text.rpartition(" ")[0] for text in run["data"]] for run in (saved, current)]
+    before = saved.get("sketch") or [None] * len(current["sketch"])
+    return names[0] == names[1] and all(
+        here is not None and (there is None or np.allclose(there, here, rtol=1e-5, atol=1e-5 * max(map(abs, here))))
+        for there, here in zip(before, current["sketch"], strict=True)
+    )

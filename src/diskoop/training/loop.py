@@ -28,7 +28,14 @@ from diskoop.settings import Settings, TrainSettings
 from diskoop.signals import stop_signals
 from diskoop.storage import atomic_folder, unused_path
 from diskoop.tensor_files import load_weights, read_tensors
-from diskoop.training.checkpoint import State, checkpoint_settings, fingerprint, load_checkpoint, save_checkpoint
+from diskoop.training.checkpoint import (
+    State,
+    checkpoint_settings,
+    fingerprint,
+    load_checkpoint,
+    save_checkpoint,
+    sketch,
+)
 from diskoop.training.cuda_graph import CapturedStep, capture_obstacle
 from diskoop.training.estimate import Estimate, estimate, format_duration
 from diskoop.training.frozen_operator import fit_frozen_operator
@@ -205,10 +212,12 @@ class Trainer:
         self.total = settings.train.steps or self.steps_per_epoch * (settings.train.epochs or 1)
         # Steps from one validation to the next.
         self.interval = self.steps_per_epoch if settings.train.epochs else math.ceil(self.total / NUM_VALIDATIONS)
+        splits_used = [part for part in (self.train_set, self.val_set) if part is not None]
         # Must be equal in a checkpoint for resuming to be exact.
         self.identity: dict[str, Any] = {
             "settings": settings.model_dump(),
-            "data": [fingerprint(part) for part in (self.train_set, self.val_set) if part is not None],
+            "data": [fingerprint(part) for part in splits_used],
+            "sketch": [sketch(part) for part in splits_used],
             "device": self.device.type,
             "precision": precision_for(settings.train, self.device.type),
         }
