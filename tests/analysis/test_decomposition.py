@@ -287,7 +287,7 @@ def test_the_same_draws_are_used_on_every_device(weights: Weights, device: str) 
 def test_nothing_waits_for_the_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples are drawn, sent, mixed, decoded and scaled while it works."""
     parts = decomposed("uint8", None, device)
-    monkeypatch.setattr(decomposition, "NUMBERS", 3 * 7 * 3 * 32 * 32)
+    monkeypatch.setattr(decomposition, "GPU_ELEMENTS", 3 * 7 * 3 * 32 * 32)
     factor, draws = parts.factor("static"), torch.Generator().manual_seed(0)
     assert len(list(parts.sample(factor, draws).decoded())) == 4  # and everything has been set up
     torch.cuda.set_sync_debug_mode("error")

@@ -15,6 +15,7 @@ from diskoop.errors import InputError
 from diskoop.evaluation.classifiers import Classifier
 from diskoop.evaluation.metrics import global_consistency, local_consistency
 from diskoop.evaluation.registry import (
+    EvalConfig,
     EvalContext,
     Outcome,
     effective_value_count,
@@ -44,6 +45,7 @@ MIN_DEVIATIONS = 3.0
 
 # --- factorial swaps
 
+MAX_SEARCHED_WHOLLY = 8  # static modes, a pair counting once: 255 sets in every batch
 CRITERIA: dict[str, Criterion] = {"factorial": label_accuracy, "factorial_alone": accuracy_difference}
 
 
@@ -75,6 +77,8 @@ def _factorial_chance(context: EvalContext) -> Values:
 def measure_factorial(run: Run, context: EvalContext) -> Outcome:
     """Each static label's modes searched for in every batch, as the paper does it, then swapped in that batch.
 
+    All sets of up to MAX_SEARCHED_WHOLLY static modes are tried, of more only runs of neighbouring ones.
+
     Row: the label whose modes are swapped. Column: the label that is classified. Value: the fraction that shows its
     donor's value. Modes are scored on the batch they were searched in; `measure_swaps` scores on other sequences.
     """
@@ -86,7 +90,10 @@ def measure_factorial(run: Run, context: EvalContext) -> Outcome:
     chosen: list[tuple[Decomposition, dict[tuple[str, str], Factor]]] = []
     for indices in config.progress(batches, "searching modes"):
         parts = run.decompose(clips.select(indices), "batch")
-        tried = ModeSearch(predict, tuple(swapped), max_blocks=config.search_blocks).evaluate(parts)
+        search = ModeSearch(
+            predict, tuple(swapped), exhaustive=_search_all(parts, config), max_blocks=config.search_blocks
+        )
+        tried = search.evaluate(parts)
         modes = {(name, label): tried.best(label, pick) for name, pick in CRITERIA.items() for label in swapped}
         chosen.append((parts, {key: parts.factor(some) for key, some in modes.items()}))
     repetitions = []
@@ -99,6 +106,12 @@ def measure_factorial(run: Run, context: EvalContext) -> Outcome:
                     flags.setdefault(Key(name, label, row), []).append(shown)
         repetitions.append({key: float(np.concatenate(some).mean()) for key, some in flags.items()})
     return Outcome(config.summarize(repetitions))
+
+
+def _search_all(parts: Decomposition, config: EvalConfig) -> bool:
+    """Whether to try every set of static modes, as the paper says; where there are many, runs of neighbours must do."""
+    count = len(parts.spectrum.conjugate_groups(parts.static_modes))
+    return config.search_blocks is None and count <= MAX_SEARCHED_WHOLLY
 
 
 # --- one factor at a time

@@ -57,13 +57,18 @@ class FastSequential(nn.Sequential):
 
 def _batch_norm_activation(x: Tensor, norm: nn.BatchNorm2d, activation: nn.Module, sizes: Sequence[int]) -> Tensor:
     """Batch norm and the activation after it, part by part."""
-    fusible = norm.training and norm.momentum is not None and len(sizes) <= 2
-    if x.is_cuda and fusible and isinstance(activation, nn.LeakyReLU) and kernels_run(x.device):
+    if isinstance(activation, nn.LeakyReLU) and _has_batch_norm_kernel(x, norm, sizes):
         from diskoop.kernels.batch_norm import norm_leaky
 
         return norm_leaky(x, norm, activation.negative_slope, sizes)
     parts = [activation(norm(part)) for part in torch.split(x, list(sizes))]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def _has_batch_norm_kernel(x: Tensor, norm: nn.BatchNorm2d, sizes: Sequence[int]) -> bool:
+    """Whether `batch_norm` has a kernel for the norm of these parts of `x`."""
+    fusible = norm.training and norm.momentum is not None and len(sizes) <= 2
+    return x.is_cuda and fusible and kernels_run(x.device)
 
 
 def _convolution(x: Tensor, layer: Convolution) -> Tensor:

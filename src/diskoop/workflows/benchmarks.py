@@ -69,7 +69,7 @@ def run_benchmarks(
         print_lines(["", f"{name}: {section.description}"])
         tables[name] = []
         for table in section.measure(config):
-            _print_bench_table(table)
+            print_bench_table(table)
             tables[name].append(table._asdict())
     return {**facts, "sections": tables}
 
@@ -87,7 +87,7 @@ def _bench_config(device: str, turns: int | None, steps: int | None) -> BenchCon
     return BenchConfig(torch.device(kind), turns or TURNS[kind], steps, show_progress)
 
 
-def _print_bench_table(table: BenchTable) -> None:
+def print_bench_table(table: BenchTable) -> None:
     columns: dict[str, Justify] = {}
     for row in table.rows:
         for column, value in row.items():
