@@ -63,6 +63,7 @@ def test_a_forecast_needs_no_more_than_the_examples(
     assert "dmd" in answer("forecast", NAME, "--split", "test", cwd=tmp_path)["errors"][0]
 
 
+@pytest.mark.slow
 def test_a_new_name_is_kept_in_the_copy(package: Path, tmp_path: Path) -> None:
     old = load(package / "series").require_factors().names[0]
     facts = answer("factors", NAME, "--rename", f"{old}=mine", cwd=tmp_path)
@@ -80,6 +81,7 @@ def test_factors_are_found_again_and_written_out(package: Path, tmp_path: Path) 
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 10  # a heading, and the examples
 
 
+@pytest.mark.slow
 def test_runs_are_measured_and_compared(package: Path, tmp_path: Path, series_run: Path) -> None:
     few = ("--repeats", "1", "--limit", "40")
     facts = answer("evaluate", NAME, "--no-baselines", *few, cwd=tmp_path)

@@ -55,6 +55,7 @@ def test_factors_are_found_drawn_and_listed(video_run: Path, tmp_path: Path) -> 
     assert "a factor's name begins with a letter" in reserved.stderr
 
 
+@pytest.mark.slow
 def test_new_factors_keep_the_previous_ones_in_a_file(copied_run: Path, tmp_path: Path) -> None:
     before = (copied_run / "factors.json").read_bytes()
     facts = answer("factors", "run", "--method", "guided", "--labels", "level,mark", cwd=tmp_path)
@@ -122,6 +123,7 @@ def test_a_remainder_stays_one_under_another_name(copied_run: Path, tmp_path: Pa
     assert named.returncode == 0, named.stderr
 
 
+@pytest.mark.slow
 def test_weak_factors_are_folded_away(copied_run: Path, tmp_path: Path) -> None:
     run = load(copied_run)
     first = run.require_factors().factors[0]

@@ -73,6 +73,7 @@ def test_known_factors_are_swapped(found: DiscoveryResult, elsewhere: Decomposit
     assert torch.allclose(static, KNOWN["level"] + KNOWN["mark"], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_it_is_the_same_every_time_whatever_the_order(parts: Decomposition, found: DiscoveryResult) -> None:
     again = LabelFree().find(parts)
     assert again.names == found.names
