@@ -226,7 +226,7 @@ def format_cell(value: Summary | None, percent: bool) -> str:
     factor, sign = (100, "%") if percent else (1, "")
     text = f"{_number(value.mean * factor, percent)}{sign}"
     if value.std is not None:
-        return f"{text} ± {_number(value.std * factor, percent)}"
+        return f"{text} ± {_number(value.std * factor, percent) if percent else format(value.std, '.2g')}"
     if value.low is not None and value.high is not None:
         return f"{text} ({_number(value.low * factor, percent)} to {_number(value.high * factor, percent)})"
     return text
