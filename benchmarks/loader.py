@@ -19,6 +19,7 @@ import numpy as np
 
 from diskoop.data import load_data
 from diskoop.data.batches import prefetch
+from diskoop.memory import anonymous_memory
 from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
 from diskoop.training.loop import Trainer
@@ -61,12 +62,6 @@ def measure_training(settings: Settings, steps: int) -> Cost:
     return Cost(
         len(data), data.frames.nbytes / 1e9, float(np.median(times)), waited / (last - start), peak, touched / steps
     )
-
-
-def anonymous_memory() -> float:
-    """MiB of this process without mapped files, whose pages the system may drop."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 
 
 def write_sparse_video(path: Path, gigabytes: float, blocks: int = 200) -> Path:

@@ -117,7 +117,7 @@ def main() -> None:
         with tarfile.open(source) as files:
             files.extractall(folder / "unpacked", filter="data")
         (unpacked,) = (folder / "unpacked").iterdir()
-        tested = bare_environment(folder / "from-source", f"{unpacked}[video,audio,hdf5,parquet]", "pytest",
+        tested = bare_environment(folder / "from-source", f"{unpacked}[video,audio,hdf5,parquet,zarr]", "pytest",
                                   "pytest-xdist", "hypothesis")  # fmt: skip
         check_commands(tested, folder / "source")
         told = run(tested / "python", "-m", "pytest", "-n", "0", *TESTS, cwd=unpacked)

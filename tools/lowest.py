@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("video", "audio", "hdf5", "parquet", "faces", "export")
+EXTRAS = ("video", "audio", "hdf5", "parquet", "zarr", "faces", "export")
 TESTS = (
     "tests/test_settings.py", "tests/test_storage.py", "tests/test_run.py", "tests/test_run_folder.py",
     "tests/numerics", "tests/data/formats", "tests/data/test_cache.py", "tests/plots", "tests/analysis/test_tables.py",

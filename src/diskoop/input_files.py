@@ -1,6 +1,7 @@
 """files that others wrote: regular ones only, since pipes and devices never end; JSON that is not nested too deeply"""
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,21 @@ def exists(path: str | Path) -> bool:
         return Path(path).exists()
     except (OSError, ValueError):
         return False
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether this is the address of something that may be elsewhere, and no path.
+
+    Example:
+        >>> is_address("s3://bucket/set.zarr"), is_address("clips/set.zarr")
+        (True, False)
+    """
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", str(path)) is not None
+
+
+def absolute(path: str) -> str:
+    """A path that means the same from any folder; an address does."""
+    return path if is_address(path) else str(Path(path).expanduser().resolve())
 
 
 def require_text(name: str | Path) -> None:

@@ -28,6 +28,12 @@ def total_memory() -> int | None:
     return total if total > 0 else None
 
 
+def anonymous_memory() -> float:
+    """MiB of this process without mapped files, whose pages the system may drop; of Linux alone."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+
+
 def format_bytes(count: float) -> str:
     """A number of bytes in words.
 

@@ -133,6 +133,10 @@ class DataSettings(Section):
     test_fraction: Fraction = 0.1  # of the user's own, how much to test on
     val_fraction: Fraction = 0.1  # how much of the rest validates; 0 trains on all of it
     keep_sa: bool = False  # timit: keep the two sentences that everyone reads
+    # Of a set that is read chunk by chunk: sequences within which an epoch is shuffled, and which are in memory,
+    shuffle_window: PositiveInt = 2048
+    # and sequences of each split that validate, fit the frozen operator, and are looked at; None is all of them.
+    sample: PositiveInt | None = 1024
     # How many times the size of its file an array of over a GiB may unpack to; what unpacks to more looks like a bomb.
     max_expansion: PositiveInt = 100
     skip_bad: bool = False  # leave out what cannot be read, and say so

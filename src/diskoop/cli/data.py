@@ -8,6 +8,7 @@ import typer
 
 from diskoop.cli.options import AsJson, SkipBad
 from diskoop.errors import InputError
+from diskoop.input_files import is_address
 from diskoop.settings import parse_overrides
 from diskoop.storage import unused_path
 
@@ -43,7 +44,7 @@ def data(
     options = {"size": size, "path": sheets, "labels": labels, "skip_bad": skip_bad}
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items() if value}
     settings = data_settings(source, **_data_overrides(overrides or []) | given)
-    everything = open_data(settings)
+    everything = open_data(settings, whole=True)
     facts = describe_data(everything)
     name = Path(everything.name).stem
     files = preview(everything, count, out or unused_path(_preview_folder(settings.path), name, ".png", ".wav"))
@@ -67,7 +68,7 @@ def _data_overrides(overrides: list[str]) -> dict[str, Any]:
 def _preview_folder(path: str | None) -> Path:
     """The current folder, unless that lies inside the data, which a preview must not become part of."""
     here = Path.cwd()
-    folder = None if path is None else Path(path).expanduser().resolve()
+    folder = None if path is None or is_address(path) else Path(path).expanduser().resolve()
     return folder.parent if folder is not None and folder.is_dir() and here.is_relative_to(folder) else Path()
 
 

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from diskoop.data.chunks import ChunkedFrames, sample_indices
 from diskoop.data.clips import ClipFrames
 from diskoop.data.gaps import Segment
 from diskoop.data.labels import Labels
 from diskoop.data.scaling import compute_statistics, signal_units
 from diskoop.data.sequences import Indices, Sequences, Units
-from diskoop.data.splits import TEST, TRAIN, split_groups
+from diskoop.data.splits import TEST, TRAIN, SplitCodes, split_groups
 from diskoop.errors import InputError, counted
 from diskoop.settings import DataSettings
 
@@ -47,6 +48,7 @@ def assemble(
     window_rule: WindowRule = NO_WINDOWS,
     notes: tuple[str, ...] = (),
     is_own: bool = False,
+    split_codes: SplitCodes | None = None,
 ) -> Sequences:
     """The data set of these clips; a signal's units are fitted to its training split.
 
@@ -60,33 +62,48 @@ def assemble(
         notes: sentences about the clips.
         is_own: whether these are a user's own files, which are split by the proportions of their labels, and in time if
             they are few long signals; the splits of known sets stay as they were.
+        split_codes: of the clips, (n,), where they are split by now and in no other way.
     """
-    window, stride = _window(window_rule, int(clip_frames.lengths.max()), settings)
+    window, stride = window_of(window_rule, int(clip_frames.lengths.max()), settings)
     is_signal = clip_frames.frames.ndim == 2 and units.rate is None
-    pieces, split_notes = _split(name, clip_frames.lengths, labels, window, settings, is_own, is_signal)
+    if split_codes is None:
+        pieces, split_notes = _split(name, clip_frames.lengths, labels, window, settings, is_own, is_signal)
+    else:
+        whole = np.arange(len(split_codes))
+        pieces = Pieces(whole, np.zeros_like(whole), clip_frames.lengths, split_codes.astype(np.int64))
+        split_notes = _group_notes(pieces, labels, settings.group)
     if clip_frames.segments:
         pieces = _without_gaps(pieces, clip_frames.segments)
         if not (pieces.split_codes == TRAIN).any():
             raise InputError(f"{name}: what trains lies in gaps; data.drop leaves columns out, data.max_gap fills more")
-    clips, offsets, lengths, split_codes = pieces
-    begins = [window_starts(int(length), window, stride) for length in lengths] if (lengths > window).any() else None
+    clips, offsets, lengths, codes = pieces
+    begins = None
+    if (lengths > window).any():
+        of_length = {length: window_starts(length, window, stride) for length in np.unique(lengths).tolist()}
+        begins = [of_length[length] for length in lengths.tolist()]
     if begins is not None:  # else every piece is a window, and there may be millions
         counts = [len(piece) for piece in begins]
-        clips, lengths, split_codes = (np.repeat(column, counts) for column in (clips, lengths, split_codes))
+        clips, lengths, codes = (np.repeat(column, counts) for column in (clips, lengths, codes))
         offsets = np.repeat(offsets, counts) + np.concatenate(begins)
     starts, lengths = clip_frames.starts[clips] + offsets, np.minimum(lengths, window)
     if clip_frames.frames.ndim == 2:
-        statistics = compute_statistics(clip_frames.frames, starts, lengths, split_codes == TRAIN)
+        train = codes == TRAIN
+        if isinstance(clip_frames.frames, ChunkedFrames):  # all others are read whole, to see that they are finite
+            fitted = Sequences(clip_frames.frames, starts[train], lengths[train], units=units, name=name)
+            fitted = fitted.select(sample_indices(fitted, settings.sample))
+            statistics = compute_statistics(fitted.frames, fitted.starts, fitted.lengths, np.ones(len(fitted), bool))
+        else:
+            statistics = compute_statistics(clip_frames.frames, starts, lengths, train)
         units = signal_units(statistics, clip_frames.frames.dtype, features=units.features, rate=units.rate)
     return Sequences(
         clip_frames.frames,
         starts,
         lengths,
-        {name: codes[clips] for name, codes in labels.codes.items()},
+        {label: column[clips] for label, column in labels.codes.items()},
         labels.values,
         units,
         name,
-        split_codes.astype(np.int8),
+        codes.astype(np.int8),
         clips,
         offsets,
         clip_frames.names,
@@ -123,7 +140,7 @@ def _split(
     is_signal: bool,
 ) -> tuple[Pieces, list[str]]:
     """Clips with their splits, or pieces of them where they are split in time; and notes about that."""
-    group, count = _group(labels, settings), len(lengths)
+    group, count = group_label(labels, settings), len(lengths)
     if settings.split_by == "time" and settings.group not in (None, "none"):
         raise InputError(
             f"data.split_by = time puts a part of every clip into each split, data.group = {settings.group} keeps "
@@ -152,7 +169,7 @@ def _split(
     return pieces, notes
 
 
-def _group(labels: Labels, settings: DataSettings) -> str | None:
+def group_label(labels: Labels, settings: DataSettings) -> str | None:
     """The label whose values stay in one split: data.group, or one that identifies persons if they are enough."""
     if settings.group == "none" or settings.split_by == "time":
         return None
@@ -250,7 +267,7 @@ def _without_gaps(pieces: Pieces, segments: list[list[Segment]]) -> Pieces:
     return Pieces(*np.array(parts, np.int64).T)
 
 
-def _window(rule: WindowRule, longest: int, settings: DataSettings) -> tuple[int, int]:
+def window_of(rule: WindowRule, longest: int, settings: DataSettings) -> tuple[int, int]:
     """Length of a window and distance between windows, in frames."""
     window = settings.window or (longest if longest <= rule.longest_whole else rule.window)
     stride = settings.stride or window

@@ -47,23 +47,33 @@ def encode_labels(columns: Mapping[str, Sequence[Any] | NDArray[Any]], always: S
     """
     codes, values, notes, split_codes = {}, {}, [], None
     for name, column in columns.items():
-        entries = [_to_text(entry) for entry in column]
+        entries, entry_of = _distinct_texts(column)
         if name.casefold() == "split" and any(entry.casefold() in SPLIT_WORDS for entry in entries):
-            split_codes = _encode_split(entries)
+            split_codes = _encode_split(entries)[entry_of]
             continue
-        unique = sorted(set(entries), key=natural_key)
+        count, unique = len(entry_of), sorted(set(entries), key=natural_key)
         if (longest := max(map(len, (name, *unique)))) > MAX_TEXT:
             notes.append(f"{quoted(name, 40)} is no label: it holds a text of {longest} characters")
-        elif name not in always and len(unique) > max(FEW, len(entries)) / 2 > FEW / 2:
-            notes.append(f"{name!r} is no label: {len(entries)} sequences have {len(unique)} different values")
+        elif name not in always and len(unique) > max(FEW, count) / 2 > FEW / 2:
+            notes.append(f"{name!r} is no label: {count} sequences have {len(unique)} different values")
         elif name not in always and any(_is_fraction(entry) for entry in unique):
             fraction = next(entry for entry in unique if _is_fraction(entry))
             notes.append(f"{name!r} is no label: it holds measurements such as {fraction}")
         else:
             code = {entry: at for at, entry in enumerate(unique)}
-            codes[name] = np.array([code[entry] for entry in entries], np.int64)
+            codes[name] = np.array([code[entry] for entry in entries], np.int64)[entry_of]
             values[name] = tuple(unique)
     return Labels(codes, values, split_codes, tuple(notes))
+
+
+def _distinct_texts(column: Sequence[Any] | NDArray[Any]) -> tuple[list[str], Indices]:
+    """Texts that hold all values of a column, and which of them each row has, (n,): there may be millions of rows."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biufSU":
+        values, rows = np.unique(column, return_inverse=True)
+        return [_to_text(value) for value in values], rows
+    places: dict[str, int] = {}
+    rows = np.array([places.setdefault(_to_text(entry), len(places)) for entry in column], np.int64)
+    return list(places), rows
 
 
 def _encode_split(entries: Sequence[str]) -> NDArray[np.int8]:

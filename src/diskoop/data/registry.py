@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from diskoop.data.chunks import hold_sample
 from diskoop.data.formats import loader
 from diskoop.data.sequences import SPLITS, Sequences, SplitName
 from diskoop.data.sets import faces, mug, oscillators, puppets, sprites, timit, voices
@@ -90,7 +91,8 @@ def load_data(source: str | Path, split: SplitName = "train", **options: Any) ->
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}; {suggest(split, SPLITS)}")
-    return load_split(data_settings(source, **options), split)
+    settings = data_settings(source, **options)
+    return load_split(settings, split, open_data(settings, whole=True))
 
 
 def load_split(settings: DataSettings, split: SplitName, dataset: Sequences | None = None) -> Sequences:
@@ -133,12 +135,24 @@ def without_splits(settings: DataSettings) -> DataSettings:
     return settings.model_copy(update={"val_fraction": 0.0, "test_fraction": 0.0})
 
 
-def open_data(settings: DataSettings) -> Sequences:
+def open_data(settings: DataSettings, whole: bool = False) -> Sequences:
     """All sequences that `settings` describe, with their split codes; `limit` is left to `load_split`.
+
+    Of a set that is read chunk by chunk these are the `settings.sample` sequences of each split that are looked at and
+    judged, in memory.
+
+    Args:
+        settings: a run's `data` section.
+        whole: whether to take such a set whole, as training does; nothing of it is read then.
 
     Raises:
         InputError: for an unknown name, or a setting that does not apply to the data set.
     """
+    dataset = _open_whole(settings)
+    return dataset if whole else hold_sample(dataset, settings.sample, settings.limit)
+
+
+def _open_whole(settings: DataSettings) -> Sequences:
     if settings.name is None and settings.path is not None:
         return loader.load(settings)
     name = settings.name or "puppets"

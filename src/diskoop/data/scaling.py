@@ -90,10 +90,14 @@ def frame_deviations(clips: Sequences) -> NDArray[np.float64]:
         >>> frame_deviations(Sequences.of(series[None], units=Units(dtype="float64"))).round(1).tolist()
         [2.3, 2291.3]
     """
-    blocks = [clips.frames[start : start + length] for start, length in zip(clips.starts, clips.lengths, strict=True)]
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        for start, length in zip(clips.starts, clips.lengths, strict=True):
+            yield clips.frames[start : start + length]
+
     zero, count = np.zeros(clips.frames.shape[1:]), clips.lengths.sum()
-    mean = sum((block.sum(0, dtype=np.float64) for block in blocks), zero) / count
-    deviations: NDArray[np.float64] = np.sqrt(sum((np.square(block - mean).sum(0) for block in blocks), zero) / count)
+    mean = sum((block.sum(0, dtype=np.float64) for block in blocks()), zero) / count
+    deviations: NDArray[np.float64] = np.sqrt(sum((np.square(block - mean).sum(0) for block in blocks()), zero) / count)
     return deviations
 
 

@@ -1,4 +1,6 @@
-"""which sequences train, validate and test: in a fixed order, or by groups that stay together"""
+"""which sequences train, validate and test: in a fixed order, by groups that stay together, or by a hash of each"""
+
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,68 @@ def split_in_order(total: int, test_count: int, val_fraction: float) -> SplitCod
     """
     val_count = round(val_fraction * (total - test_count))
     return np.repeat(np.arange(3, dtype=np.int8), [total - test_count - val_count, val_count, test_count])
+
+
+def split_by_hash(
+    keys: NDArray[np.uint64],
+    val_fraction: float,
+    test_fraction: float = 0.1,
+    given: SplitCodes | None = None,
+    seed: int = 0,
+) -> SplitCodes:
+    """Split codes that depend on nothing but each sequence's own key and the seed.
+
+    However large a set becomes and whoever reads which part of it, a sequence stays in its split.
+
+    Args:
+        keys: what identifies each sequence, (n,), such as its index; equal keys are in one split.
+        val_fraction: about the share of those not tested on that validate.
+        test_fraction: about the share to test on.
+        given: split codes that are known already, (n,); only validation is then drawn, if none of them validates.
+        seed: another one draws another split.
+
+    Raises:
+        InputError: if no sequence is left to train on.
+
+    Example:
+        >>> keys = np.arange(1000, dtype=np.uint64)
+        >>> np.bincount(split_by_hash(keys, val_fraction=0.1)).tolist()
+        [802, 88, 110]
+        >>> bool((split_by_hash(keys[500:], 0.1) == split_by_hash(keys, 0.1)[500:]).all())
+        True
+    """
+    share = (_mix(keys ^ _mix(np.array([seed], np.uint64))) >> np.uint64(11)) * 2.0**-53  # uniform in [0, 1)
+    if given is None:
+        val_end = test_fraction + val_fraction * (1 - test_fraction)
+        split_codes = np.select([share < test_fraction, share < val_end], [TEST, VAL], TRAIN).astype(np.int8)
+    else:
+        split_codes = given.copy()
+        if val_fraction == 0:
+            split_codes[split_codes == VAL] = TRAIN
+        elif not (given == VAL).any():
+            split_codes[(given == TRAIN) & (share < val_fraction)] = VAL
+    if not (split_codes == TRAIN).any():
+        raise InputError(f"nothing is left to train on: {len(keys)} sequences validate and test; give more of them")
+    return split_codes
+
+
+def text_key(text: str) -> np.uint64:
+    """A key of a text for `split_by_hash`.
+
+    Example:
+        >>> bool(text_key("anna") == text_key("bert"))
+        False
+    """
+    return np.uint64(int.from_bytes(sha256(text.encode()).digest()[:8], "little"))
+
+
+def _mix(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64 (Steele, Lea and Flood, 2014): a bijection of 64 bits that leaves no pattern of its input."""
+    with np.errstate(over="ignore"):
+        keys = keys + np.uint64(0x9E3779B97F4A7C15)
+        keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
 
 
 def split_groups(

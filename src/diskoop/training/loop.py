@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from torch import Tensor, nn
 
 from diskoop.data import load_split, open_data
 from diskoop.data.batches import Batch, BatchLoader, make_batch_loader
+from diskoop.data.chunks import hold_sample, is_chunked, sample_indices, shuffled_order
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, ResourceError, Stopped, counted
+from diskoop.input_files import absolute
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model, require_memory
 from diskoop.models.pooling import statistics_count
@@ -196,7 +199,7 @@ class Trainer:
             require_memory(settings.model, self.train_set.shape[2:])
             self.model = accelerate(build_model(settings.model, self.train_set.shape[2:]))
         if settings.model.pca_skip and from_scratch:
-            start_from_pca(self.model, self.train_set)
+            start_from_pca(self.model, self.fitting_set)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
         self.model.to(self.device, weights_dtype(settings.train))
         self.objective = Objective(self.model, settings)
@@ -221,6 +224,13 @@ class Trainer:
             "device": self.device.type,
             "precision": precision_for(settings.train, self.device.type),
         }
+
+    @property
+    def fitting_set(self) -> Sequences:
+        """What the frozen operator and principal components are fitted to: all that trains, or a sample of chunks."""
+        if not is_chunked(self.train_set):
+            return self.train_set
+        return self.train_set.select(sample_indices(self.train_set, self.settings.data.sample))
 
     @cached_property
     def loader(self) -> BatchLoader:
@@ -314,7 +324,9 @@ class Trainer:
                 f"the factors of the model before are in {before}; diskoop factors {self.folder.name} finds those of "
                 "this one"
             )
-        operator = fit_frozen_operator(self.model, self.train_set, self.settings.train.batch_size)
+        operator = fit_frozen_operator(self.model, self.fitting_set, self.settings.train.batch_size)
+        if len(self.fitting_set) < len(self.train_set):
+            operator = replace(operator, source=f"{operator.source} of {len(self.train_set)}")
         save_operator(self.folder, operator, self.model)
         train_set = self.train_set
         save_model(self.folder, self.model, self.settings, train_set.shape[2:], train_set.units, self.state.step)
@@ -395,7 +407,7 @@ class Trainer:
         for step in range(first, last):
             epoch, at = divmod(step, self.steps_per_epoch)
             if epoch != epoch_of_order:
-                order = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(len(self.train_set))
+                order = shuffled_order(self.train_set, np.random.Generator(np.random.PCG64([seed, epoch])))
                 epoch_of_order = epoch
             yield order[at * size : (at + 1) * size]
 
@@ -471,7 +483,7 @@ class Trainer:
         if self.val_set is None:
             return []
         count = len(self.val_set)
-        order = np.random.Generator(np.random.PCG64(0)).permutation(count)
+        order = shuffled_order(self.val_set, np.random.Generator(np.random.PCG64(0)))
         return np.array_split(order, math.ceil(count / (VALIDATION_FACTOR * self.settings.train.batch_size)))
 
     def _generator(self, step: int) -> torch.Generator:
@@ -491,8 +503,7 @@ def learning_rate(options: TrainSettings, step: int, total: int) -> float:
 def with_absolute_paths(settings: Settings) -> Settings:
     """Settings with absolute paths, because a run may be resumed from another folder."""
     paths = {"path": settings.data.path, "labels": settings.data.labels}
-    absolute = {key: str(Path(path).expanduser().resolve()) for key, path in paths.items() if path is not None}
-    return settings.replaced({"data": absolute})
+    return settings.replaced({"data": {key: absolute(path) for key, path in paths.items() if path is not None}})
 
 
 def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, list[str]]:
@@ -541,9 +552,9 @@ def _with_latents(settings: Settings, k: int, static: int, pooled: int) -> Setti
 
 def _load_splits(settings: Settings) -> tuple[Sequences, Sequences | None]:
     """The training set, and the validation set if there is one."""
-    dataset = open_data(settings.data)
+    dataset = open_data(settings.data, whole=True)
     train_set = load_split(settings.data, "train", dataset)
-    val_set = dataset.split("val") if dataset.split_size("val") else None
+    val_set = hold_sample(dataset.split("val"), settings.data.sample) if dataset.split_size("val") else None
     for name in ("blur", "augment"):
         if getattr(settings.train, name) is True and not train_set.is_video:
             raise InputError(f"train.{name} = true is for video, but {train_set.name} is a signal")

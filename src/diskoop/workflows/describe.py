@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.data import SPLITS, Sequences
+from diskoop.data.chunks import sample_indices
 from diskoop.data.formats.audio import spectrogram_to_audio, write_wav
 from diskoop.errors import InputError, counted
 from diskoop.plots.sequences import contact_sheet_figure
@@ -57,7 +58,7 @@ def _range(data: Sequences) -> tuple[NDArray[Any], NDArray[Any]]:
     """The least and the greatest values in a sample of sequences, of a signal for each feature, (feature,)."""
     lows, highs = [], []
     count = max(MIN_RANGE_SEQUENCES, MAX_RANGE_VALUES // int(np.prod(data.shape[1:])))
-    for index in np.sort(draw_indices(len(data), count, 0)):
+    for index in sample_indices(data, count):
         x = data.read([int(index)])[0]  # (time, ...)
         x = x.reshape(-1, 1) if data.is_video else x
         lows.append(x.min(0))

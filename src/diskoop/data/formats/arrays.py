@@ -34,7 +34,7 @@ LIKELY_PIXELS = (16, 28, 32, 48, 64, 96, 128, 224, 256)
 class Arrays:
     """Contents of one file."""
 
-    x: NDArray[Any]  # the sequences (n, time, ...), possibly a memory map
+    x: Any  # the sequences (n, time, ...): an array, possibly a memory map, or one that is read chunk by chunk
     extra: dict[str, NDArray[Any]]  # small arrays: labels, names, lengths
     skipped: dict[str, str]  # other arrays, and why they were not read
 
@@ -48,7 +48,7 @@ def read_arrays(path: Path, max_expansion: int = 100) -> Arrays:
     """
     extra: dict[str, NDArray[Any]]
     skipped: dict[str, str]
-    with _array_errors(path):
+    with array_errors(path):
         if path.suffix.lower() == ".npy":
             x, extra, skipped = _map_npy(path), {}, {}
         elif path.suffix.lower() == ".npz":
@@ -68,7 +68,7 @@ def array_clips(root: Path, files: list[Path]) -> list[Clip]:
 def _clip(file: Path) -> Blocks:
     if file.suffix.lower() != ".npy":
         raise InputError(f"{file}: in a folder of arrays each sequence is a .npy file; give the path of this one alone")
-    with _array_errors(file):
+    with array_errors(file):
         x = _map_npy(file)
     if x.ndim not in (2, 4):
         raise InputError(
@@ -151,7 +151,7 @@ def _key(path: Path, *more: Any) -> str:
     return digest(str(path.resolve()), status.st_size, status.st_mtime_ns, *more)
 
 
-def check_sequences(path: Path, x: NDArray[Any]) -> None:
+def check_sequences(path: str | Path, x: Any) -> None:
     """Raise an InputError unless `x` is an array of sequences."""
     _check_numbers(path, x)
     if x.ndim == 4:
@@ -174,7 +174,7 @@ def check_sequences(path: Path, x: NDArray[Any]) -> None:
         raise InputError(f"{path} has shape {x.shape} and holds nothing")
 
 
-def check_frame(path: Path, frame: Sequence[int], fix: str = "") -> None:
+def check_frame(path: str | Path, frame: Sequence[int], fix: str = "") -> None:
     """Raise an InputError unless the video networks support such frames (channel, height, width)."""
     if frame[0] not in (1, 3) or frame[1] != frame[2] or frame[1] not in FRAME_SIZES:
         raise InputError(
@@ -183,7 +183,7 @@ def check_frame(path: Path, frame: Sequence[int], fix: str = "") -> None:
         )
 
 
-def _check_numbers(path: Path, x: NDArray[Any]) -> None:
+def _check_numbers(path: str | Path, x: Any) -> None:
     if x.dtype.kind not in "uif" or x.dtype.itemsize > 8:
         raise InputError(f"{path} holds {x.dtype}, wanted numbers")
 
@@ -196,7 +196,7 @@ def _map_npy(path: Path) -> NDArray[Any]:
     with path.open("rb") as stream:
         if stream.read(1) == b"\x93":  # what else it may be numpy tells
             stream.seek(0)
-            shape, dtype = _read_header(stream)
+            shape, _, dtype = read_header(stream)
             _check_declared(path, shape, dtype, path.stat().st_size)
     array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
@@ -209,9 +209,10 @@ def _from_npz(path: Path, max_expansion: int) -> Contents:
         for name in file.files:
             member = archive.getinfo(f"{name}.npy")
             with archive.open(member) as packed:
-                headers[name] = _read_header(packed)
+                shape, _, dtype = read_header(packed)
+                headers[name] = shape, dtype
             _check_declared(path, *headers[name], member.file_size)
-        name = _find_sequences(path, {name: len(shape) for name, (shape, _) in headers.items()})
+        name = find_sequences(path, {name: len(shape) for name, (shape, _) in headers.items()})
         skipped = {
             other: reason for other, head in headers.items() if other != name and (reason := _skip_reason(*head))
         }
@@ -229,12 +230,12 @@ def _from_npz(path: Path, max_expansion: int) -> Contents:
         return cached_file(path.stem, _key(path, name), unpack, size)[0], extra, skipped
 
 
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array at the beginning of a stream, without reading it."""
+def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and type of an array at the beginning of a stream, without reading it."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return shape, dtype
+    shape, is_fortran, dtype = read(stream)
+    return shape, is_fortran, dtype
 
 
 def _check_declared(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
@@ -281,7 +282,7 @@ def _from_hdf5(path: Path, max_expansion: int) -> Contents:
     datasets: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: datasets.update({name: item} if isinstance(item, h5py.Dataset) else {}))
-        name = _find_sequences(path, {name: item.ndim for name, item in datasets.items()})
+        name = find_sequences(path, {name: item.ndim for name, item in datasets.items()})
         source = datasets.pop(name)
         texts = {
             other
@@ -313,7 +314,7 @@ def _copy_to_cache(path: Path, source: Any) -> NDArray[Any]:
     return cached_array(path.stem, _key(path, str(source.dtype)), source.shape, copy, source.dtype)
 
 
-def _find_sequences(path: Path, ranks: dict[str, int]) -> str:
+def find_sequences(path: str | Path, ranks: dict[str, int]) -> str:
     """Name of the array of sequences: `x`, or the only array, or the only one with at least three axes."""
     if "x" in ranks:
         return "x"
@@ -325,7 +326,7 @@ def _find_sequences(path: Path, ranks: dict[str, int]) -> str:
 
 
 @contextmanager
-def _array_errors(path: Path) -> Iterator[None]:
+def array_errors(path: Path) -> Iterator[None]:
     """Turn what numpy and h5py raise for a damaged or pickled file into an InputError."""
     with decoding(path, "array"):
         with path.open("rb") as stream:

@@ -1,24 +1,29 @@
-"""the user's own files: arrays, videos, recordings, tables -> Sequences"""
+"""the user's own files: arrays, stores and shards, videos, recordings, tables -> Sequences"""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.data import gaps
-from diskoop.data.assembly import WindowRule, assemble
+from diskoop.data.assembly import WindowRule, assemble, group_label, window_of
+from diskoop.data.chunks import ChunkedFrames, chunk_notes
 from diskoop.data.clips import SKIP_HINT, Clip, ClipFrames, list_files, read_clips
-from diskoop.data.formats import arrays, audio, columns, tables, videos
+from diskoop.data.formats import arrays, audio, columns, shards, stores, tables, videos
+from diskoop.data.formats.addresses import ZARR_FILES, Folder
+from diskoop.data.formats.shards import ShardSource
+from diskoop.data.formats.stores import StoreSource
 from diskoop.data.labels import LABEL_FILES, Labels, csv_labels, csv_labels_in_order, encode_labels, folder_labels
 from diskoop.data.scaling import NON_FINITE, compute_statistics
 from diskoop.data.sequences import PIXELS, Indices, Sequences, Units
+from diskoop.data.splits import split_by_hash, text_key
 from diskoop.errors import InputError, counted, quoted
-from diskoop.input_files import exists, require_regular, require_text
+from diskoop.input_files import exists, is_address, require_regular, require_text
 from diskoop.settings import DataSettings
 
 KINDS = {
@@ -30,6 +35,7 @@ KINDS = {
 }
 
 
+CHUNKED = ("stores", "shards")  # kinds that are read chunk by chunk where they are
 WINDOW_RULES = {
     "videos": WindowRule(longest_whole=32, window=16),
     "images": WindowRule(longest_whole=32, window=16),
@@ -44,11 +50,19 @@ ARRAY_WINDOW_RULES = {3: WindowRule(longest_whole=2000, window=128), 5: WindowRu
 def load(settings: DataSettings) -> Sequences:
     """All sequences at `settings.path`, a file or a folder of one kind."""
     assert settings.path is not None
+    if is_address(settings.path):
+        return _at_address(Folder.of(settings.path), settings)
     path = Path(settings.path).expanduser()
     if not exists(path):
         raise InputError(f"there is no file or folder {quoted(settings.path)}")
     require_text(path)
+    if any((path / name).is_file() for name in ZARR_FILES):
+        return _from_store(Folder.of(path), settings)
     kind, files, notes = _find_files(path, settings)
+    if kind == "arrays" and path.is_dir() and _are_shards(files):
+        label_file = _label_file(path, settings)
+        settings = settings.model_copy(update={"labels": None if label_file is None else str(label_file)})
+        return _from_shards(Folder.of(path), [file.relative_to(path).as_posix() for file in files], settings, notes)
     _check_options(kind, settings)
     if kind == "arrays" and path.is_file():
         return _from_arrays(path, settings)
@@ -93,6 +107,98 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     return assemble(_title(path), clip_frames.select(kept), labels, units, settings, rule, tuple(notes), is_own=True)
 
 
+def _at_address(folder: Folder, settings: DataSettings) -> Sequences:
+    """A Zarr store or shards that may be elsewhere."""
+    if folder.is_store():
+        return _from_store(folder, settings)
+    files = folder.files()
+    suffixes = Counter(PurePosixPath(file).suffix.lower() or file for file in files)
+    wanted = [file for file in files if PurePosixPath(file).suffix.lower() in shards.SUFFIXES]
+    others = suffixes.copy()
+    for suffix in shards.SUFFIXES:
+        del others[suffix]
+    if not wanted:
+        got = _counted(others) or "nothing"
+        raise InputError(f"{folder.address} holds {got}, wanted a Zarr store or .npy and .npz files")
+    notes = [f"ignored: {_counted(others)}, which are no arrays"] if others else []
+    return _from_shards(folder, wanted, settings, notes)
+
+
+def _are_shards(files: list[Path]) -> bool:
+    """Whether files of arrays hold many sequences each, by the first of them."""
+    if files[0].suffix.lower() != ".npy":
+        return files[0].suffix.lower() in shards.SUFFIXES
+    with arrays.array_errors(files[0]), files[0].open("rb") as stream:
+        return len(arrays.read_header(stream)[0]) in (3, 5)
+
+
+def _from_store(folder: Folder, settings: DataSettings) -> Sequences:
+    _check_options("stores", settings)
+    source, contents = stores.open_store(folder)
+    keys = np.arange(len(source), dtype=np.uint64)
+    return _chunked(folder, source, keys, contents, settings, [])
+
+
+def _from_shards(folder: Folder, files: list[str], settings: DataSettings, notes: list[str]) -> Sequences:
+    _check_options("shards", settings)
+    for file in files:
+        if PurePosixPath(file).suffix.lower() not in shards.SUFFIXES:
+            raise InputError(f"{folder.address}: {file} is no shard, wanted .npy and .npz files alone")
+    source = shards.open_shards(folder, files)
+    contents = arrays.Arrays(source, dict(source.labels()), {})
+    return _chunked(folder, source, source.keys(), contents, settings, notes)
+
+
+def _chunked(
+    folder: Folder,
+    source: StoreSource | ShardSource,
+    keys: NDArray[np.uint64],
+    contents: arrays.Arrays,
+    settings: DataSettings,
+    notes: list[str],
+) -> Sequences:
+    """A set that stays where it is; `keys` (n,) say which sequences are in one split."""
+    _check_chunked(folder, source, settings)
+    count, time = source.shape[:2]
+    label_arrays, label_notes = _array_labels(contents)
+    lengths = _lengths(folder.address, source, label_arrays, contents)
+    if settings.labels:
+        label_arrays |= csv_labels_in_order(Path(settings.labels).expanduser(), count)
+    labels = encode_labels(label_arrays, always=(settings.group,))
+    notes = [*notes, *label_notes, *labels.notes]
+    rule = ARRAY_WINDOW_RULES[source.ndim]
+    frames = ChunkedFrames(source, settings.shuffle_window * window_of(rule, int(lengths.max()), settings)[0])
+    starts = np.arange(count, dtype=np.int64) * time
+    as_array = cast(NDArray[Any], frames)  # what the rest of the package does with frames, these can do
+    clip_frames = ClipFrames(as_array, [], lengths, {}, tuple(notes), starts)
+    split_codes = None
+    if settings.split_by != "time" and not (settings.split_by == "auto" and count < 3):
+        group = group_label(labels, settings)
+        if group is not None:
+            values = np.array([text_key(value) for value in labels.values[group]], np.uint64)
+            keys = values[labels.codes[group]]
+            notes.append(f"split by {group!r}, so that no value is in two splits (data.group=none splits by sequence)")
+        split_codes = split_by_hash(keys, settings.val_fraction, settings.test_fraction, labels.split_codes)
+    notes += chunk_notes(frames, settings.sample)
+    units = PIXELS if source.ndim == 5 else Units(features=arrays.feature_names(contents))
+    every = (folder.name, clip_frames, labels, units, settings, rule, tuple(notes))
+    return assemble(*every, is_own=True, split_codes=split_codes)
+
+
+def _check_chunked(folder: Folder, source: StoreSource | ShardSource, settings: DataSettings) -> None:
+    """Raise an InputError where such sequences cannot be trained on as they are."""
+    arrays.check_sequences(folder.address, source)
+    if source.ndim == 5:
+        if source.dtype != np.uint8:
+            raise InputError(f"{folder.address} holds {source.dtype} frames, wanted uint8 from 0 to 255")
+        arrays.check_frame(folder.address, source.shape[2:])
+        if settings.size not in (None, source.shape[-1]):
+            raise InputError(
+                f"data.size = {settings.size}, but a set that is read chunk by chunk is read as it is: "
+                f"{source.shape[2:]}"
+            )
+
+
 def _array_labels(contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
     """Label columns of an array file, and notes about its arrays that are none."""
     columns: dict[str, Any] = dict(arrays.label_columns(contents))
@@ -105,7 +211,7 @@ def _array_labels(contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
     return columns, [f"{name!r} is no label: it {why}, {wanted}" for name, why in {**odd, **contents.skipped}.items()]
 
 
-def _lengths(path: Path, x: NDArray[Any], columns: dict[str, Any], contents: arrays.Arrays) -> Indices:
+def _lengths(path: str | Path, x: Any, columns: dict[str, Any], contents: arrays.Arrays) -> Indices:
     """Valid frames of each sequence, (n,); taken out of `columns` where they are given there."""
     count, time = x.shape[:2]
     if "lengths" not in columns:
@@ -199,7 +305,9 @@ def _read_files(
 def _check_options(kind: str, settings: DataSettings) -> None:
     """Raise an InputError for settings of another kind; `size` is let pass, since presets of video set it."""
     for_tables = ("id", "time", "columns", "drop", "words", "max_gap")
-    kinds_of = {"every": ("videos", "images"), "strip": ("images",)} | dict.fromkeys(for_tables, ("tables",))
+    kinds_of: dict[str, tuple[str, ...]] = {"every": ("videos", "images"), "strip": ("images",)}
+    kinds_of |= dict.fromkeys(for_tables, ("tables",)) | dict.fromkeys(("shuffle_window", "sample"), CHUNKED)
+    kinds_of["skip_bad"] = tuple(KINDS)  # what is read while training cannot be left out any more
     for key, kinds in kinds_of.items():
         given = getattr(settings, key)
         if given != DataSettings.model_fields[key].default and kind not in kinds:
