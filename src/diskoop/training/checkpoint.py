@@ -29,6 +29,7 @@ class State:
     history: list[dict[str, Any]]  # one row per validation, as in metrics.jsonl
     best: dict[str, Any] | None = None  # loss and step of the smallest validation loss, where its weights are kept
     threads: int | None = None  # of the CPU: sums over other numbers of threads differ in their last bits
+    processes: int = 1  # that share every batch; likewise
 
 
 def save_checkpoint(
