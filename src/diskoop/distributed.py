@@ -5,7 +5,10 @@ belongs to the whole batch (Gram matrices, statistics of batch norm, numbers of 
 losses and gradients are averaged over them, so that several processes take the steps that one would take.
 """
 
+import atexit
+import gc
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from diskoop.errors import InputError, ResourceError
+from diskoop.launch import is_launched
 
 TIMEOUT = timedelta(minutes=30)  # that processes wait for one another, such as for the first to draw a data set
 
@@ -56,6 +60,10 @@ class Processes:
         total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
         return total
 
+    def max(self, x: Tensor) -> Tensor:
+        """The largest of all processes' `x`, element by element, without gradient."""
+        return x if self.count == 1 else _reduced(x, dist.ReduceOp.MAX)
+
     def any(self, condition: bool) -> bool:
         """Whether `condition` is true in some process; asked by all of them at the same time."""
         return bool(self.sum(torch.tensor(float(condition)))) if self.count > 1 else condition
@@ -72,17 +80,6 @@ class Processes:
         yield
         if self.is_main:
             self.wait()
-
-    def shared_text(self, text: str) -> str:
-        """The main process's `text`, in every process."""
-        if self.count == 1:
-            return text
-        content = text.encode() if self.is_main else b""
-        length = int(self.sum(torch.tensor(len(content))))
-        letters = torch.zeros(length, dtype=torch.int32)
-        if self.is_main:
-            letters += torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        return bytes(self.sum(letters).to(torch.uint8).numpy()).decode()
 
     def copy_from_main(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite `tensors` with those of the main process."""
@@ -161,11 +158,6 @@ WHOLE = Shard(ALONE, 0, 1, 1)  # a batch of any size in one process
 _joined: list[Processes] = []  # of this process, once it has joined others
 
 
-def is_launched() -> bool:
-    """Whether `torchrun` has started this process together with others."""
-    return int(os.environ.get("WORLD_SIZE", 1)) > 1
-
-
 def join() -> Processes:
     """The processes that `torchrun` has started; connects to them at the first call, and is alone without them."""
     if not is_launched():
@@ -178,14 +170,16 @@ def join() -> Processes:
         except (RuntimeError, ValueError) as error:
             raise InputError(f"cannot join the other processes: {_first_line(error)}") from None
         _joined.append(Processes(dist.get_rank(), dist.get_world_size()))
+        atexit.register(leave)  # gloo's threads abort a process that ends before they do
     return _joined[0]
 
 
 def leave() -> None:
-    """Disconnect from the other processes."""
+    """Disconnect from the other processes; happens by itself when this one ends."""
     if _joined:
         _joined.clear()
         dist.destroy_process_group()
+        gc.collect()  # the group's threads are joined when its last reference is gone
 
 
 class _Sum(torch.autograd.Function):
@@ -193,18 +187,18 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _summed(x)
+        return _reduced(x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return _summed(gradients[0])
+        return _reduced(gradients[0])
 
 
-def _summed(x: Tensor) -> Tensor:
+def _reduced(x: Tensor, operation: Any = dist.ReduceOp.SUM) -> Tensor:
     total = x.detach().clone(memory_format=torch.contiguous_format)
     with _lost_processes():
-        dist.all_reduce(total)
+        dist.all_reduce(total, operation)
     return total
 
 
@@ -229,5 +223,6 @@ def _lost_processes() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The first sentence of a message, without the place in gloo's own source."""
+    lines = re.sub(r"^\[\S+:\d+\] ", "", str(error).strip()).splitlines()
+    return lines[0].split(". ")[0] if lines else type(error).__name__

@@ -29,19 +29,15 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):
         if not self.training:
             return super().forward(x)
         y = x.to(self.weight.dtype)
-        own = torch.tensor(float(y.numel() // y.shape[1]), dtype=y.dtype, device=y.device)
-        # Deviations from each process's own mean: sums of squares would lose a small variance beside a large mean.
-        mean = y.sum((0, 2, 3)) / own.clamp_min(1)
-        deviations = (y - mean[:, None, None]).square().sum((0, 2, 3))
-        own_moments = torch.stack([own.expand_as(mean), mean, deviations])  # (3, channel)
-        is_own = torch.arange(self.processes.count, device=y.device) == self.processes.rank
-        counts, means, squares = self.processes.sum(is_own.to(y)[:, None, None] * own_moments).unbind(1)
-        count = counts[:, 0].sum()
-        total_mean = (counts * means).sum(0) / count
-        variance = (squares + counts * (means - total_mean).square()).sum(0) / count
-        self._track(total_mean.detach(), variance.detach() * count / (count - 1))
+        own = torch.tensor([y.numel() // y.shape[1]], dtype=y.dtype, device=y.device)
+        sums = self.processes.sum(torch.cat([own, y.sum((0, 2, 3))]))
+        count, mean = sums[0].detach(), sums[1:] / sums[0]
+        # Not from sums of squares, which would lose a small variance beside a large mean.
+        centered = y - mean[:, None, None]
+        variance = self.processes.sum(centered.square().sum((0, 2, 3))) / count
+        self._track(mean.detach(), variance.detach() * count / (count - 1))
         scale = self.weight / (variance + self.eps).sqrt()
-        return ((y - total_mean[:, None, None]) * scale[:, None, None] + self.bias[:, None, None]).to(x.dtype)
+        return (centered * scale[:, None, None] + self.bias[:, None, None]).to(x.dtype)
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:

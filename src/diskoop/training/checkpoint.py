@@ -95,10 +95,8 @@ def load_checkpoint(
             entry[name] = torch.empty_like(parameters[index], dtype=entry[name].dtype).copy_(entry[name])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    state = State(**record)
-    write_metrics(folder, state.history)  # a crash may have come between writing the two files
     device = parameters[0].device
-    return state, {name[5:]: t.to(device) for name, t in tensors.items() if name.startswith("best.")}
+    return State(**record), {name[5:]: t.to(device) for name, t in tensors.items() if name.startswith("best.")}
 
 
 def checkpoint_settings(folder: RunFolder) -> Settings:

@@ -3,7 +3,6 @@
 import copy
 import io
 import math
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,9 +21,10 @@ from diskoop.data import load_split, open_data
 from diskoop.data.batches import Batch, BatchLoader, make_batch_loader, pad_sequences
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
-from diskoop.distributed import ALONE, LostProcessError, Processes, is_launched, join
+from diskoop.distributed import ALONE, LostProcessError, Processes, join
 from diskoop.errors import InputError, ResourceError, Stopped, counted
 from diskoop.kernels import accelerate
+from diskoop.launch import relaunched
 from diskoop.models.autoencoder import build_model, require_memory
 from diskoop.models.pooling import statistics_count
 from diskoop.models.residual import start_from_pca
@@ -202,7 +202,7 @@ class Trainer:
     ) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
         self.processes = join()
-        self.resume_command = resume_command or launched(folder.resume_command)
+        self.resume_command = resume_command or relaunched(folder.resume_command)
         if splits is None:
             with self.processes.main_first():
                 splits = _load_splits(settings)
@@ -295,6 +295,8 @@ class Trainer:
             self.folder, self.model, self.optimizer, identity or self.identity
         )
         self.num_recorded = self.state.step
+        if self.processes.is_main:
+            write_metrics(self.folder, self.state.history)  # a crash may have come between writing the two files
 
     def run(self, caught: list[int]) -> None:
         """Train to the end, or until a signal is `caught`."""
@@ -482,8 +484,11 @@ class Trainer:
 
     def _lost(self, error: LostProcessError) -> Stopped:
         """The end of a training that has lost a process, with a checkpoint of the last step that all have taken."""
-        is_between_validations = self.state.step % self.interval and self.state.step < self.total
-        if is_between_validations and self.processes.rank < 2:  # the main process may be the one that is lost
+        state = self.state
+        is_validated = bool(state.history) and state.history[-1]["step"] == state.step
+        is_between_validations = state.step % self.interval != 0 and state.step < self.total
+        # The main process may be the one that is lost. One during a validation leaves a state that cannot be resumed.
+        if (is_validated or is_between_validations) and self.processes.rank < 2:
             self.save()
             return Stopped(f"{error}; {self._interrupted()}")
         return Stopped(f"{error}; {self.resume_command} goes on from the last checkpoint")
@@ -521,22 +526,29 @@ class Trainer:
         self.objective.eval()
         sums: dict[str, float] = {}
         for indices in self._validation_batches():
+            # What is too small to be shared out, every process computes by itself.
+            self.objective.processes = self._sharers(indices)
             with autocast(self.settings.train, self.device):
                 output: ObjectiveOutput = self.objective(*self._validation_batch(indices), self._generator(0))
             frames = int(self.val_set.lengths[indices].sum())
             for name, value in average_terms(self.processes, output).items():
                 sums[name] = sums.get(name, 0.0) + value * frames
+        self.objective.processes = self.processes
         means = {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
         if self.val_variance > 0:
             means["explained"] = 1 - means["rec"] / self.val_variance
         return means
 
+    def _sharers(self, batch: NDArray[np.int64]) -> Processes:
+        """The processes that share a validation batch: this one alone where there are more of them than sequences."""
+        return self.processes if len(batch) >= self.processes.count else ALONE
+
     def _validation_batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
         """This process's own sequences of a validation batch and their mask, on the device."""
         assert self.val_set is not None
-        own, lengths = indices[self.processes.part(len(indices))], self.val_set.lengths[indices]
+        own, lengths = indices[self._sharers(indices).part(len(indices))], self.val_set.lengths[indices]
         x, mask = self.val_set.batch(own, next(self.model.parameters()))
-        if self.processes.count == 1 or (lengths == lengths.max()).all():
+        if len(own) == len(indices) or (lengths == lengths.max()).all():
             return x, mask
         return pad_sequences(x, self.val_set.lengths[own], int(lengths.max()))
 
@@ -562,15 +574,6 @@ class Trainer:
         """The generator of one step, seeded by seed and step, so that resuming needs no generator state."""
         seed = np.random.SeedSequence([self.settings.train.seed, step]).generate_state(1, np.uint64)[0]
         return torch.Generator(self.device).manual_seed(int(seed >> np.uint64(1)))
-
-
-def launched(command: str) -> str:
-    """The command that runs `command`, a line of diskoop, in as many processes as run now."""
-    count = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if not is_launched():
-        return command
-    nodes = "" if count == int(os.environ["WORLD_SIZE"]) else "--nnodes N ... "
-    return f"torchrun {nodes}--nproc-per-node {count} -m {command}"
 
 
 def _reporter(reporter: Reporter | None, processes: Processes) -> Reporter:

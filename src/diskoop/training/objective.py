@@ -138,12 +138,15 @@ class Objective(nn.Module):
         if split is not None and self.dynamic_noise:
             noise_root = split.noise_root(second_moment(z, mask, total))
         errors = self.errors(z, self.model.predict(z, operator), x, mask, draws, noise_root)
-        penalties = Penalties(spectral.static.to(errors[0]), spectral.dynamic.to(errors[0]))
+        # Operators of single sequences are this process's own; one for the batch is the same in all of them.
+        weight = self.shard.weight if operator.matrix.ndim == 3 else 1.0
+        penalties = Penalties(*((weight * penalty).to(errors[0]) for penalty in (spectral.static, spectral.dynamic)))
         projector = None if split is None else split.projector
         batch = BatchForward(self, x, mask, z, operator.matrix, errors, penalties, projector)
         terms = {term.name: term.compute(batch) for term in self.terms}
-        gap, radius = spectral.spectrum.extent(spectral.static_modes)
-        diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": operator.rank.double().mean()}
+        gap, radius = map(self.processes.max, spectral.spectrum.extent(spectral.static_modes))
+        rank = weight * operator.rank.double().mean()
+        diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": rank}
         return ObjectiveOutput(weighted_sum(terms, self.settings.loss), terms, diagnostics)
 
     @property
