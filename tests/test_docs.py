@@ -155,6 +155,9 @@ def test_shell_names_what_exists(words: list[str]) -> None:
         check_command(rest)
     elif program in ("python", "python3"):
         check_script(rest)
+    elif program == "torchrun":
+        assert rest[rest.index("-m") + 1] == "diskoop"
+        check_command(rest[rest.index("-m") + 2 :])
     elif program == "pip":
         check_extras(rest[-1])
     elif program == "bash":

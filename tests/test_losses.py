@@ -115,7 +115,7 @@ def test_the_contrast_tells_steady_codes_from_others() -> None:
 
     def contrast_of(z: torch.Tensor, mask: torch.Tensor | None = None, projector: torch.Tensor | None = None) -> float:
         part = Factor("static", torch.eye(z.shape[-1], dtype=z.dtype) if projector is None else projector)
-        forward = SimpleNamespace(z=z, mask=mask, static=part)
+        forward = SimpleNamespace(gather=lambda x: x, z=z, mask=mask, static=part)
         return float(LOSS_TERMS["contrast"].compute(forward))
 
     codes = torch.randn(8, 1, 20, generator=random, dtype=torch.float64)

@@ -4,6 +4,9 @@ A term is a function of a `Forward`, the forward pass of one batch, that returns
 `loss_term`. `settings.loss` then has its weight, both training steps compute it, `metrics.jsonl` records it and the
 progress line shows it. Nothing here imports torch, so that settings load without it.
 
+With several processes, each computes its terms for its own slice of the batch, and they are averaged: a mean over
+sequences may stay one, and what compares sequences takes them from `Forward.roll` or `Forward.gather`.
+
 Example:
     >>> @loss_term("smooth", default=0.0, description="latents that differ from frame to frame")
     ... def smoothness(forward):
@@ -64,6 +67,12 @@ class Forward(Protocol):
 
     def distance(self, a: "Tensor", b: "Tensor", mask: "Tensor | None") -> "Tensor":
         """Squared distance over the frames that exist, with `loss.reduction`."""
+
+    def roll(self, x: "Tensor") -> "Tensor":
+        """`x` (batch, ...) of the sequence before, cyclically; with several processes over the batch of all."""
+
+    def gather(self, x: "Tensor") -> "Tensor":
+        """`x` (batch, ...) of all sequences; with several processes of the batch of all."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +218,8 @@ def dynamic_penalty(forward: Forward) -> "Tensor":
 def cycle(forward: Forward) -> "Tensor":
     """Cycle consistency: latents with the static part of another sequence, decoded and encoded again."""
     mask = forward.mask
-    swapped = forward.swap(forward.z, forward.z.roll(1, dims=0), forward.static)
-    shared = None if mask is None else mask & mask.roll(1, dims=0)
+    swapped = forward.swap(forward.z, forward.roll(forward.z), forward.static)
+    shared = None if mask is None else mask & forward.roll(mask)
     encoded = forward.encode(forward.decode(swapped, shared), shared)
     return forward.distance(encoded, swapped.detach(), shared)
 
@@ -240,7 +249,7 @@ def contrast(forward: Forward) -> "Tensor":
     length = time if forward.mask is None else forward.mask.sum(1, keepdim=True)
     first = (frame < length / 2).expand(part.shape[:2])
     second = ~first if forward.mask is None else ~first & forward.mask
-    halves = [normalize((part * half.unsqueeze(-1)).sum(1), dim=-1) for half in (first, second)]
-    cosines = halves[0] @ halves[1].mT / TEMPERATURE  # (batch, batch)
-    truth = arange(len(part), device=part.device)
+    halves = [forward.gather((part * half.unsqueeze(-1)).sum(1)) for half in (first, second)]
+    cosines = normalize(halves[0], dim=-1) @ normalize(halves[1], dim=-1).mT / TEMPERATURE  # (batch, batch)
+    truth = arange(len(cosines), device=part.device)
     return cross_entropy(cat([cosines, cosines.mT]), cat([truth, truth]))

@@ -24,6 +24,7 @@ from diskoop.cli.report import report
 from diskoop.cli.training import demo, train
 from diskoop.errors import InputError, ResourceError, Stopped
 from diskoop.input_files import require_text
+from diskoop.launch import is_launched
 from diskoop.memory import is_exhausted, lacks_memory, memory_sentence
 from diskoop.signals import stop_signals
 
@@ -56,11 +57,15 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    pass
+    if is_launched() and context.invoked_subcommand != "train":
+        raise InputError(
+            f"torchrun starts `diskoop train` only, got `diskoop {context.invoked_subcommand}`; start that without it"
+        )
 
 
 def main() -> None:

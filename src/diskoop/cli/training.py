@@ -9,6 +9,7 @@ import typer
 
 from diskoop.cli.options import AsJson, SkipBad, print_files, print_summary, print_verdict, verdict_facts, write_reports
 from diskoop.errors import InputError
+from diskoop.launch import is_main
 from diskoop.settings import Settings, is_own, merged, parse_overrides, presets, read_yaml
 from diskoop.storage import unused_path
 
@@ -84,13 +85,16 @@ def train(
     else:
         settings = _settings(overrides or [], config, start, skip_bad)
         if show:
-            print(settings.to_yaml(), end="")
+            if is_main():
+                print(settings.to_yaml(), end="")
             return
         from diskoop.training import loop
 
         name = settings.data.name or Path(settings.data.path or "puppets").resolve().stem
         folder = out or unused_path(Path("runs"), name)
         loop.train(settings, folder, start)
+    if not is_main():
+        return  # of several processes, one judges and reports
     from diskoop.run import load
     from diskoop.workflows.clips import judge_run
 
@@ -115,7 +119,8 @@ def _settings(overrides: list[str], config: str | None, start: Path | None, skip
         from diskoop.data.presets import preset_for
 
         config = preset_for(Settings.of({"data": changes["data"] | {"skip_bad": skip_bad}}).data)
-        print(f"settings of the preset {config}; -c chooses others", file=sys.stderr)
+        if is_main():
+            print(f"settings of the preset {config}; -c chooses others", file=sys.stderr)
     if config is not None:
         base = merged(base, read_yaml(config))
     settings = Settings.of(merged(base, changes))

@@ -27,6 +27,30 @@ class Batch(NamedTuple):
     mask: Tensor | None  # (batch, time); None where all sequences have one length
     waited: float  # seconds spent waiting for it
 
+    def padded(self, lengths: Indices, time: int) -> "Batch":
+        """The batch with a mask, and padded to `time` frames, as a slice of a batch with longer sequences.
+
+        Args:
+            lengths: of all sequences of the set.
+            time: frames of the longest sequence of the whole batch.
+        """
+        x, mask = pad_sequences(self.x, lengths[self.indices], time)
+        return self._replace(x=x, mask=mask)
+
+
+def pad_sequences(x: Tensor, lengths: Indices, time: int) -> tuple[Tensor, Tensor]:
+    """Sequences (batch, shorter, ...) padded with zeros to (batch, time, ...), and their mask (batch, time).
+
+    Example:
+        >>> x, mask = pad_sequences(torch.ones(2, 3, 5), np.array([3, 2]), time=4)
+        >>> x.shape, mask.sum(1)
+        (torch.Size([2, 4, 5]), tensor([3, 2]))
+    """
+    stored = bit_view(x)
+    padding = stored.new_zeros(len(x), time - x.shape[1], *x.shape[2:])
+    mask = torch.arange(time) < torch.from_numpy(lengths).unsqueeze(1)
+    return torch.cat([stored, padding], 1).view(x.dtype), to_device(mask, x.device)
+
 
 BatchLoader = Callable[[Iterable[Indices]], Iterator[Batch]]  # indices of each batch -> batches
 

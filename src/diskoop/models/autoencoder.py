@@ -13,11 +13,11 @@ from diskoop.models.framewise import FramewiseNetwork
 from diskoop.models.layers import full_precision
 from diskoop.models.residual import ResidualDecoder, ResidualEncoder
 from diskoop.models.signals import SignalDecoder, SignalEncoder
-from diskoop.numerics.operator import Operator, fit_operator, fit_operator_per_sequence
+from diskoop.numerics.operator import Operator, SumOverProcesses, fit_operator, fit_operator_per_sequence
 from diskoop.settings import ModelSettings
 
-# model.operator_scope -> what fits the operator: (latents, mask, ridge) -> Operator
-OPERATOR_SCOPES: dict[str, Callable[[Tensor, Tensor | None, float], Operator]] = {
+# model.operator_scope -> what fits the operator: (latents, mask, ridge, sum over processes) -> Operator
+OPERATOR_SCOPES: dict[str, Callable[[Tensor, Tensor | None, float, SumOverProcesses | None], Operator]] = {
     "batch": fit_operator,
     "sequence": fit_operator_per_sequence,
 }
@@ -76,11 +76,11 @@ class KoopmanAutoencoder(nn.Module):
         z: Tensor = self.encoder(x) if mask is None else self.encoder(x, mask)
         return z.float() if z.dtype in (torch.bfloat16, torch.float16) else z
 
-    def fit_operator(self, z: Tensor, mask: Tensor | None = None) -> Operator:
-        """The operator that carries each latent of `z` (batch, time, k) to the next."""
+    def fit_operator(self, z: Tensor, mask: Tensor | None = None, total: SumOverProcesses | None = None) -> Operator:
+        """The operator that carries each latent of `z` (batch, time, k) to the next; `total`: see `fit_operator`."""
         with full_precision(z):
             per_frame = z[..., self.pooled :]
-            return OPERATOR_SCOPES[self.scope](per_frame, mask, self.ridge).beside_constants(self.pooled)
+            return OPERATOR_SCOPES[self.scope](per_frame, mask, self.ridge, total).beside_constants(self.pooled)
 
     def predict(self, z: Tensor, operator: Operator) -> Tensor:
         """One-step prediction of frames 2 to time: latents (batch, time, k) -> (batch, time - 1, k)."""

@@ -1,7 +1,7 @@
 """latents Z -> Operator (matrix, rank, condition, what it was fitted on); roll it forward"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,7 +129,13 @@ class SnapshotQR:
         return _solve(past, future, ridge, self.eps, self.sequences, self.steps)
 
 
-def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> Operator:
+# A sum over processes that hold other sequences of the same batch, differentiable.
+SumOverProcesses = Callable[[Tensor], Tensor]
+
+
+def fit_operator(
+    z: Tensor, mask: Tensor | None = None, ridge: float = 0.0, total: SumOverProcesses | None = None
+) -> Operator:
     """Least-squares operator C with z[:, :-1] @ C ~ z[:, 1:], one for all sequences; differentiable in `z`.
 
     Args:
@@ -139,6 +145,8 @@ def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> O
             rounding of z's dtype. A positive ridge, at least 1e-12, solves the Gram system instead, which is faster in
             training. It is relative to each latent's own mean square, so the units of a latent do not matter, but
             directions below sqrt(ridge) are lost: 3e-5 at 1e-9.
+        total: sums over processes, where each holds some of the sequences: the operator is that of all of them. This
+            takes a ridge, and `sequences` and `steps` of the result count this process's own.
 
     Returns:
         An Operator with a (k, k) float64 matrix.
@@ -150,16 +158,19 @@ def fit_operator(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> O
     """
     _check_latents(z, mask)
     past, future = (rows.flatten(0, 1) for rows in _snapshot_pairs(z, mask))  # (rows, k) each
-    return _solve(past, future, ridge, torch.finfo(z.dtype).eps, len(z), _count_pairs(z, mask))
+    return _solve(past, future, ridge, torch.finfo(z.dtype).eps, len(z), _count_pairs(z, mask), total)
 
 
-def fit_operator_per_sequence(z: Tensor, mask: Tensor | None = None, ridge: float = 0.0) -> Operator:
+def fit_operator_per_sequence(
+    z: Tensor, mask: Tensor | None = None, ridge: float = 0.0, total: SumOverProcesses | None = None
+) -> Operator:
     """One least-squares operator per sequence, of minimum norm where time <= k; differentiable in `z`.
 
     Args:
         z: latents, (batch, time >= 2, k).
         mask: which frames exist, (batch, time); boolean.
         ridge: see `fit_operator`.
+        total: not used, since a sequence lies in one process.
 
     Returns:
         An Operator with matrices (batch, k, k) and a rank and a condition for each, (batch,).
@@ -173,14 +184,24 @@ def fit_operator_per_sequence(z: Tensor, mask: Tensor | None = None, ridge: floa
     return _solve(past, future, ridge, torch.finfo(z.dtype).eps, len(z), _count_pairs(z, mask))
 
 
-def _solve(past: Tensor, future: Tensor, ridge: float, eps: float, sequences: int, steps: int) -> Operator:
+def _solve(
+    past: Tensor,
+    future: Tensor,
+    ridge: float,
+    eps: float,
+    sequences: int,
+    steps: int,
+    total: SumOverProcesses | None = None,
+) -> Operator:
     """Fit snapshot pairs, both (..., rows, k) float64; `eps` is their relative rounding."""
-    if steps < 1:
+    if steps < 1 and total is None:
         raise InputError("an operator needs at least one pair of neighbouring frames, got none")
     require_ridge(ridge)
     _require_finite(past, future)
     if ridge > 0:
-        matrix, rank, condition = _ridge_least_squares(past, future, ridge)
+        matrix, rank, condition = _ridge_least_squares(past, future, ridge, total)
+    elif total is not None:
+        raise InputError("an operator of several processes needs a ridge > 0 (model.ridge), got 0")
     else:
         missing = max(past.shape[-1] - past.shape[-2], 0)  # pad to a square with zero rows, which change nothing
         past, future = (nn.functional.pad(rows, (0, 0, 0, missing)) for rows in (past, future))
@@ -267,16 +288,24 @@ def _unscaling(right: Tensor, kept: Tensor, norms: Tensor) -> tuple[Tensor, Tens
     return torch.where(accurate, projected + plain @ removed, plain), null
 
 
-def _ridge_least_squares(past: Tensor, future: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+def _ridge_least_squares(
+    past: Tensor, future: Tensor, ridge: float, total: SumOverProcesses | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Matrix, rank and condition from the Gram system of `past`, with columns scaled to norm 1 before squaring.
 
-    A ridge relative to the diagonal is invariant to that scale, so the scale needs no gradient.
+    A ridge relative to the diagonal is invariant to that scale, so the scale needs no gradient, and with several
+    processes the sum of their norms will do.
     """
     norms = _column_norms(past)
+    if total is not None:
+        norms = total(norms)
     past = past / norms
     gram, cross = past.mT @ past, past.mT @ future
+    if total is not None:
+        gram, cross = total(torch.stack([gram, cross])).unbind()
     matrix = torch.linalg.solve(ridge_system(gram, ridge), cross) / norms.mT
-    return matrix, *_rank_and_condition(gram.detach(), ridge)
+    scaled = gram.detach()
+    return matrix, *_rank_and_condition(scaled if total is None else _with_unit_diagonal(scaled), ridge)
 
 
 def _rank_and_condition(gram: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
@@ -350,9 +379,14 @@ def ridge_gradient(gradient: Tensor, C: Tensor, inverse: Tensor, ridge: float) -
 
 def ridge_rank(past: Tensor, ridge: float) -> Tensor:
     """The rank of a fit with `ridge` to latents whose sums of z_t^T z_t are `past` (..., k, k)."""
-    diagonal = past.diagonal(dim1=-2, dim2=-1)
+    return _rank_and_condition(_with_unit_diagonal(past), ridge)[0]
+
+
+def _with_unit_diagonal(gram: Tensor) -> Tensor:
+    """A Gram matrix (..., k, k) of columns scaled to norm 1; zeros stay."""
+    diagonal = gram.diagonal(dim1=-2, dim2=-1)
     norms = torch.where(diagonal > 0, diagonal, 1.0).sqrt().unsqueeze(-1)
-    return _rank_and_condition(past / norms / norms.mT, ridge)[0]
+    return gram / norms / norms.mT
 
 
 # --- rows and columns of snapshots
@@ -422,9 +456,17 @@ def single_threaded() -> Iterator[None]:
         torch.set_num_threads(num_threads)
 
 
-def second_moment(z: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean of z_t^T z_t over the frames of `z` (batch, time, k) that exist: (k, k) in float64, a constant."""
+def second_moment(z: Tensor, mask: Tensor | None, total: SumOverProcesses | None = None) -> Tensor:
+    """The mean of z_t^T z_t over the frames of `z` (batch, time, k) that exist: (k, k) in float64, a constant.
+
+    With `total`, over the frames of all processes.
+    """
     z = to_float64(z.detach())
+    if total is not None:
+        mask = torch.ones(z.shape[:2], dtype=torch.bool) if mask is None else mask
+        z = torch.where(mask.to(z.device).unsqueeze(-1), z, 0.0)
+        sums: Tensor = total(z.flatten(0, 1).mT @ z.flatten(0, 1))
+        return sums / total(mask.sum())
     if mask is None:
         frames = z.flatten(0, 1)
         return frames.mT @ frames / len(frames)

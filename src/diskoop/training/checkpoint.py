@@ -29,6 +29,7 @@ class State:
     history: list[dict[str, Any]]  # one row per validation, as in metrics.jsonl
     best: dict[str, Any] | None = None  # loss and step of the smallest validation loss, where its weights are kept
     threads: int | None = None  # of the CPU: sums over other numbers of threads differ in their last bits
+    processes: int = 1  # that share every batch; likewise
 
 
 def save_checkpoint(
@@ -94,10 +95,8 @@ def load_checkpoint(
             entry[name] = torch.empty_like(parameters[index], dtype=entry[name].dtype).copy_(entry[name])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    state = State(**record)
-    write_metrics(folder, state.history)  # a crash may have come between writing the two files
     device = parameters[0].device
-    return state, {name[5:]: t.to(device) for name, t in tensors.items() if name.startswith("best.")}
+    return State(**record), {name[5:]: t.to(device) for name, t in tensors.items() if name.startswith("best.")}
 
 
 def checkpoint_settings(folder: RunFolder) -> Settings:

@@ -1,5 +1,7 @@
 """the training loop: epochs, validation, checkpoints, resuming"""
 
+import copy
+import io
 import math
 import signal
 import time
@@ -13,19 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 from torch import Tensor, nn
 
 from diskoop.data import load_split, open_data
-from diskoop.data.batches import Batch, BatchLoader, make_batch_loader
+from diskoop.data.batches import Batch, BatchLoader, make_batch_loader, pad_sequences
 from diskoop.data.chunks import hold_sample, is_chunked, sample_indices, shuffled_order
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
+from diskoop.distributed import ALONE, LostProcessError, Processes, join
 from diskoop.errors import InputError, ResourceError, Stopped, counted
 from diskoop.input_files import absolute
 from diskoop.kernels import accelerate
+from diskoop.launch import relaunched
 from diskoop.models.autoencoder import build_model, require_memory
 from diskoop.models.pooling import statistics_count
 from diskoop.models.residual import start_from_pca
+from diskoop.models.synchronized import SynchronizedBatchNorm2d, synchronize_batch_norm
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
 from diskoop.signals import stop_signals
@@ -45,7 +51,7 @@ from diskoop.training.frozen_operator import fit_frozen_operator
 from diskoop.training.objective import Objective, ObjectiveOutput
 from diskoop.training.precision import autocast, device_for, precision_for, weights_dtype
 from diskoop.training.progress import ProgressBar, Reporter
-from diskoop.training.step import PlainStep, Step, StepOutput, adam
+from diskoop.training.step import PlainStep, Step, StepOutput, adam, average_terms
 
 MAX_SAVE_FRACTION = 0.01  # of the time spent on checkpoints: on a GPU an epoch may take less than ten of them
 MAX_SAVE_INTERVAL = 600  # seconds, however slow the last checkpoint was
@@ -83,8 +89,10 @@ def train(
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
         raise InputError(f"{str(path)!r} exists already; choose another folder")
-    reporter = reporter or Reporter()
-    splits = _load_splits(settings)
+    processes = join()
+    reporter = _reporter(reporter, processes)
+    with processes.main_first():
+        splits = _load_splits(settings)
     settings, notes = fit_to_data(settings, splits[0])
     for note in notes:
         reporter.log(note)
@@ -94,9 +102,11 @@ def train(
         source.require_finished()
         load_weights(trainer.model, read_tensors(source.model, "model")[0], source.model)
     with _catch_stop_signals() as caught:
-        with atomic_folder(path) as temporary:  # a folder that exists can be resumed
-            settings.save(RunFolder(temporary).settings)
-            trainer.save(RunFolder(temporary))
+        processes.wait()  # all have seen that the folder is free
+        if processes.is_main:
+            with atomic_folder(path) as temporary:  # a folder that exists can be resumed
+                settings.save(RunFolder(temporary).settings)
+                trainer.save(RunFolder(temporary))
         trainer.run(caught)
 
 
@@ -120,10 +130,11 @@ def resume(
     """
     folder = RunFolder.of(path)
     folder.require_checkpoint()
+    reporter = _reporter(reporter, join())
     if changes:
-        trainer = _restore_changed(folder, changes, reporter or Reporter(), resume_command)
+        trainer = _restore_changed(folder, changes, reporter, resume_command)
     else:
-        trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), resume_command, from_scratch=False)
+        trainer = Trainer(load_settings(folder), folder, reporter, resume_command, from_scratch=False)
         trainer.restore()
     if trainer.is_done and trainer.is_written:
         trainer.reporter.log(
@@ -140,7 +151,7 @@ def end(path: str | Path, reporter: Reporter | None = None) -> None:
     """Make the interrupted run in the folder `path` usable as it is; `resume` still goes on with it."""
     folder = RunFolder.of(path)
     folder.require_checkpoint()
-    trainer = Trainer(load_settings(folder), folder, reporter or Reporter(), from_scratch=False)
+    trainer = Trainer(load_settings(folder), folder, _reporter(reporter, join()), from_scratch=False)
     trainer.restore()
     if not trainer.state.history:
         raise InputError(f"{str(path)!r} has not come to its first validation yet; {folder.resume_command} goes on")
@@ -164,8 +175,10 @@ def _restore_changed(
         raise InputError(
             f"{str(folder.path)!r} has {trainer.state.step} steps behind it already, got a budget of {trainer.total}"
         )
-    trainer.settings.save(folder.settings)
-    trainer.save()
+    trainer.processes.wait()  # all have read the checkpoint
+    if trainer.processes.is_main:
+        trainer.settings.save(folder.settings)
+        trainer.save()
     return trainer
 
 
@@ -191,27 +204,39 @@ class Trainer:
         from_scratch: bool = True,
     ) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
-        self.resume_command = resume_command or folder.resume_command
-        self.train_set, self.val_set = splits or _load_splits(settings)
+        self.processes = join()
+        self.resume_command = resume_command or relaunched(folder.resume_command)
+        if splits is None:
+            with self.processes.main_first():
+                splits = _load_splits(settings)
+        self.train_set, self.val_set = splits
+        self.batch_size = min(settings.train.batch_size, len(self.train_set))
+        _require_equal_parts(self.batch_size, self.processes)
         self.device = device_for(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
             require_memory(settings.model, self.train_set.shape[2:])
-            self.model = accelerate(build_model(settings.model, self.train_set.shape[2:]))
-        if settings.model.pca_skip and from_scratch:
+            self.model = build_model(settings.model, self.train_set.shape[2:])
+        if self.processes.count == 1:
+            self.model = accelerate(self.model)
+        else:
+            synchronize_batch_norm(self.model, self.processes)
+        if settings.model.pca_skip and from_scratch and self.processes.is_main:
             start_from_pca(self.model, self.fitting_set)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
         self.model.to(self.device, weights_dtype(settings.train))
-        self.objective = Objective(self.model, settings)
-        self.batch_size = min(settings.train.batch_size, len(self.train_set))
+        self.processes.copy_from_main(list(self.model.state_dict().values()))
+        self.objective = Objective(self.model, settings, self.processes)
         self.steps_per_epoch = len(self.train_set) // self.batch_size
         self.optimizer = adam(self.model, settings.train.lr, self.device)
         self.step = self._make_step()
+        self._orders: dict[int, NDArray[np.int64]] = {}  # epoch -> its permutation of the training set
         self.num_recorded = 0  # steps whose losses are known; a captured step lags one behind
         self.saved_at, self.save_seconds = -math.inf, 0.0  # time and duration of the last checkpoint
-        self.state = State(step=0, seconds=0.0, waited=0.0, sums={}, history=[], threads=torch.get_num_threads())
+        self.state = State(0, 0.0, 0.0, {}, [], threads=torch.get_num_threads(), processes=self.processes.count)
         self.best_weights: dict[str, Tensor] = {}  # of the smallest validation loss, where settings keep them
-        self.log_row = tensorboard(folder) if settings.train.tensorboard else lambda row: None
+        is_logged = settings.train.tensorboard and self.processes.is_main
+        self.log_row = tensorboard(folder) if is_logged else lambda row: None
         self.total = settings.train.steps or self.steps_per_epoch * (settings.train.epochs or 1)
         # Steps from one validation to the next.
         self.interval = self.steps_per_epoch if settings.train.epochs else math.ceil(self.total / NUM_VALIDATIONS)
@@ -280,6 +305,8 @@ class Trainer:
             self.folder, self.model, self.optimizer, identity or self.identity
         )
         self.num_recorded = self.state.step
+        if self.processes.is_main:
+            write_metrics(self.folder, self.state.history)  # a crash may have come between writing the two files
 
     def run(self, caught: list[int]) -> None:
         """Train to the end, or until a signal is `caught`."""
@@ -287,27 +314,33 @@ class Trainer:
         shape = tuple(self.train_set.shape[1:])
         precision = "" if self.identity["precision"] == "32" else f" in {PRECISION_NAMES[self.identity['precision']]}"
         count = counted(len(self.train_set), "sequence")
-        log(f"{self.train_set.name}: {count} of shape {shape} on {self.device}{precision}")
+        shared = "" if self.processes.count == 1 else f", {self.processes.count} processes"
+        log(f"{self.train_set.name}: {count} of shape {shape} on {self.device}{precision}{shared}")
         for note in self.train_set.notes:
             log(note)
-        if self.device.type == "cuda" and (obstacle := capture_obstacle(self.settings, self.train_set)):
+        if self.device.type == "cuda" and (obstacle := self._capture_obstacle()):
             log(f"steps are not captured, which is slower: {obstacle}")
         if options.patience and self.val_set is None:
             log("nothing validates, so training runs to its last step whatever train.patience says")
         before, self.state.threads = self.state.threads, torch.get_num_threads()
+        others, self.state.processes = self.state.processes, self.processes.count
         if not self.is_done:
+            differs = "so the result may differ in its last bits from that of an uninterrupted run"
             if before is not None and before != self.state.threads and self.device.type == "cpu":
                 log(
-                    f"trained with {counted(before, 'thread')} so far and with {self.state.threads} from here, so the "
-                    "result may differ in its last bits from that of an uninterrupted run; "
-                    f"OMP_NUM_THREADS={before} goes on exactly"
+                    f"trained with {counted(before, 'thread')} so far and with {self.state.threads} from here, "
+                    f"{differs}; OMP_NUM_THREADS={before} goes on exactly"
                 )
+            if others != self.processes.count:
+                log(f"number of processes: {others} so far and {self.processes.count} from here, {differs}")
             log(f"{counted(self.total - self.state.step, 'step')} to go: {self.estimate_cost()}")
         try:
             with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
                 while not self.is_done:
                     self._train_interval(bar, caught)
             self.finish()
+        except LostProcessError as error:
+            raise self._lost(error) from None
         except ResourceError as error:
             raise ResourceError(f"{error}; {self.resume_command} goes on from the last checkpoint") from None
 
@@ -317,19 +350,21 @@ class Trainer:
         if best is not None and best["step"] < self.state.step:
             self.model.load_state_dict(self.best_weights)
             log(f"took the weights of step {best['step']} of {self.state.step}, whose validation loss is the smallest")
-        if self.folder.factors.exists() and not self.is_written:
+        if self.processes.is_main and self.folder.factors.exists() and not self.is_written:
             before = unused_path(self.folder.path, "factors-before", ".json")
             self.folder.factors.replace(before)
             log(
                 f"the factors of the model before are in {before}; diskoop factors {self.folder.name} finds those of "
                 "this one"
             )
-        operator = fit_frozen_operator(self.model, self.fitting_set, self.settings.train.batch_size)
-        if len(self.fitting_set) < len(self.train_set):
-            operator = replace(operator, source=f"{operator.source} of {len(self.train_set)}")
-        save_operator(self.folder, operator, self.model)
         train_set = self.train_set
-        save_model(self.folder, self.model, self.settings, train_set.shape[2:], train_set.units, self.state.step)
+        operator = fit_frozen_operator(self.model, self.fitting_set, self.settings.train.batch_size, self.processes)
+        if len(self.fitting_set) < len(train_set):
+            operator = replace(operator, source=f"{operator.source} of {len(train_set)}")
+        if self.processes.is_main:
+            save_operator(self.folder, operator, self.model)
+            save_model(self.folder, self.model, self.settings, train_set.shape[2:], train_set.units, self.state.step)
+        self.processes.wait()  # whoever goes on finds the files
         seconds, waited = (sum(row[key] for row in self.state.history) for key in ("seconds", "waited"))
         fraction = f"{waited / seconds:.1%} of it waiting for data"
         log(f"trained in {format_duration(seconds)}, {fraction}; the run is in {self.folder.path}")
@@ -341,7 +376,8 @@ class Trainer:
         num_val = 0 if self.val_set is None else len(self.val_set)
         validation = num_val / self.batch_size * steps / self.interval / 3
         weight = next(self.model.parameters())
-        batch = self.train_set.read_batch(np.arange(self.batch_size), weight.dtype)
+        own = np.arange(self.batch_size)[self.processes.part(self.batch_size)]
+        batch = self.train_set.read_batch(own, weight.dtype)
         self.objective.train()
         if isinstance(self.step, CapturedStep):
             return self.step.estimate(*batch, steps + validation)
@@ -351,11 +387,27 @@ class Trainer:
                 total: Tensor = objective(*self.train_set.move_batch(*batch, weight), self._generator(0)).total
             return total
 
-        return estimate(self.objective, loss, steps + validation)
+        return estimate(self._objective_alone(), loss, steps + validation)
+
+    def _objective_alone(self) -> Objective:
+        """The objective, or where there are several processes a copy that waits for none of them."""
+        if self.processes.count == 1:
+            return self.objective
+        alone = copy.deepcopy(self.objective)
+        for module in alone.modules():
+            if isinstance(module, Objective | SynchronizedBatchNorm2d):
+                module.processes = ALONE
+        return alone
+
+    def _capture_obstacle(self) -> str | None:
+        """Why a step cannot be captured; None if it can."""
+        if self.processes.count > 1:
+            return "several processes share each batch"
+        return capture_obstacle(self.settings, self.train_set)
 
     def _make_step(self) -> Step:
         """A captured step on CUDA where possible, else a plain one."""
-        if self.device.type == "cuda" and capture_obstacle(self.settings, self.train_set) is None:
+        if self.device.type == "cuda" and self._capture_obstacle() is None:
             return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch_size)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
@@ -373,15 +425,16 @@ class Trainer:
             state.seconds = time.perf_counter() - start
 
         for batch in self.loader(self._batch_indices(state.step, last)):
-            if caught:
+            if self.processes.any(bool(caught)):
                 finish_steps()
-                self.save()
+                self._save_from_main()
                 raise self._interrupted()
             state.waited += batch.waited
+            batch = self._as_slice(batch)
             self._record(self._train_step(batch), bar)
             if state.step % options.save_every == 0 and state.step < last and self.save_is_due:
                 finish_steps()
-                self.save()
+                self._save_from_main()
         finish_steps()
         rate = learning_rate(options, state.step - 1, self.total)
         passes = state.step / self.steps_per_epoch
@@ -394,22 +447,34 @@ class Trainer:
         state.sums, state.seconds, state.waited = {}, 0.0, 0.0
         self._keep_best(row)
         if self.save_is_due:
-            self.save()
-        else:
+            self._save_from_main()
+        elif self.processes.is_main:
             write_metrics(self.folder, state.history)
         self.log_row(row)
         bar.epoch(row)
 
     def _batch_indices(self, first: int, last: int) -> Iterator[NDArray[np.int64]]:
-        """The sequences of the steps from `first` to before `last`; every epoch is a permutation of its own."""
-        size, seed = self.settings.train.batch_size, self.settings.train.seed
-        order, epoch_of_order = np.zeros(0, np.int64), -1
+        """The sequences of the steps from `first` to before `last` that are this process's own."""
         for step in range(first, last):
-            epoch, at = divmod(step, self.steps_per_epoch)
-            if epoch != epoch_of_order:
-                order = shuffled_order(self.train_set, np.random.Generator(np.random.PCG64([seed, epoch])))
-                epoch_of_order = epoch
-            yield order[at * size : (at + 1) * size]
+            batch = self._whole_batch(step)
+            yield batch[self.processes.part(len(batch))]
+
+    def _whole_batch(self, step: int) -> NDArray[np.int64]:
+        """The sequences of a step, of all processes; every epoch has an order of its own."""
+        epoch, at = divmod(step, self.steps_per_epoch)
+        if epoch not in self._orders:
+            self._orders = {known: order for known, order in self._orders.items() if known == epoch - 1}
+            generator = np.random.Generator(np.random.PCG64([self.settings.train.seed, epoch]))
+            self._orders[epoch] = shuffled_order(self.train_set, generator)
+        return self._orders[epoch][at * self.batch_size : (at + 1) * self.batch_size]
+
+    def _as_slice(self, batch: Batch) -> Batch:
+        """The batch of this step, padded as the whole batch of all processes is."""
+        if self.processes.count == 1:
+            return batch
+        lengths = self.train_set.lengths[self._whole_batch(self.state.step)]
+        is_padded = (lengths != lengths.max()).any()
+        return batch.padded(self.train_set.lengths, int(lengths.max())) if is_padded else batch
 
     def _keep_best(self, row: Mapping[str, Any]) -> None:
         """Copy the weights if their validation loss is the smallest so far, where `train.patience` asks for it."""
@@ -423,6 +488,22 @@ class Trainer:
             f"saved at step {self.state.step} of {self.total}; {self.resume_command} goes on from there, "
             f"{self.folder.end_command} makes do with what there is"
         )
+
+    def _save_from_main(self) -> None:
+        """A checkpoint, which one process writes for all."""
+        if self.processes.is_main:
+            self.save()
+
+    def _lost(self, error: LostProcessError) -> Stopped:
+        """The end of a training that has lost a process, with a checkpoint of the last step that all have taken."""
+        state = self.state
+        is_validated = bool(state.history) and state.history[-1]["step"] == state.step
+        is_between_validations = state.step % self.interval != 0 and state.step < self.total
+        # The main process may be the one that is lost. One during a validation leaves a state that cannot be resumed.
+        if (is_validated or is_between_validations) and self.processes.rank < 2:
+            self.save()
+            return Stopped(f"{error}; {self._interrupted()}")
+        return Stopped(f"{error}; {self.resume_command} goes on from the last checkpoint")
 
     def _train_step(self, batch: Batch) -> Iterable[StepOutput]:
         rate = learning_rate(self.settings.train, self.state.step, self.total)
@@ -457,16 +538,31 @@ class Trainer:
         self.objective.eval()
         sums: dict[str, float] = {}
         for indices in self._validation_batches():
-            batch = self.val_set.batch(indices, next(self.model.parameters()))
+            # What is too small to be shared out, every process computes by itself.
+            self.objective.processes = self._sharers(indices)
             with autocast(self.settings.train, self.device):
-                output: ObjectiveOutput = self.objective(*batch, self._generator(0))
+                output: ObjectiveOutput = self.objective(*self._validation_batch(indices), self._generator(0))
             frames = int(self.val_set.lengths[indices].sum())
-            for name, value in output.as_dict().items():
-                sums[name] = sums.get(name, 0.0) + float(value) * frames
+            for name, value in average_terms(self.processes, output).items():
+                sums[name] = sums.get(name, 0.0) + value * frames
+        self.objective.processes = self.processes
         means = {name: value / int(self.val_set.lengths.sum()) for name, value in sums.items()}
         if self.val_variance > 0:
             means["explained"] = 1 - means["rec"] / self.val_variance
         return means
+
+    def _sharers(self, batch: NDArray[np.int64]) -> Processes:
+        """The processes that share a validation batch: this one alone where there are more of them than sequences."""
+        return self.processes if len(batch) >= self.processes.count else ALONE
+
+    def _validation_batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
+        """This process's own sequences of a validation batch and their mask, on the device."""
+        assert self.val_set is not None
+        own, lengths = indices[self._sharers(indices).part(len(indices))], self.val_set.lengths[indices]
+        x, mask = self.val_set.batch(own, next(self.model.parameters()))
+        if len(own) == len(indices) or (lengths == lengths.max()).all():
+            return x, mask
+        return pad_sequences(x, self.val_set.lengths[own], int(lengths.max()))
 
     @cached_property
     def val_variance(self) -> float:
@@ -490,6 +586,21 @@ class Trainer:
         """The generator of one step, seeded by seed and step, so that resuming needs no generator state."""
         seed = np.random.SeedSequence([self.settings.train.seed, step]).generate_state(1, np.uint64)[0]
         return torch.Generator(self.device).manual_seed(int(seed >> np.uint64(1)))
+
+
+def _reporter(reporter: Reporter | None, processes: Processes) -> Reporter:
+    """Where progress goes: of several processes, the main one's."""
+    if not processes.is_main:
+        return Reporter(Console(file=io.StringIO()))
+    return reporter or Reporter()
+
+
+def _require_equal_parts(batch_size: int, processes: Processes) -> None:
+    if batch_size % processes.count:
+        raise InputError(
+            f"{processes.count} processes cannot have equal parts of batches of {batch_size} sequences; choose "
+            f"train.batch_size as a multiple of {processes.count}"
+        )
 
 
 def learning_rate(options: TrainSettings, step: int, total: int) -> float:

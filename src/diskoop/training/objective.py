@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from diskoop.distributed import ALONE, WHOLE, Processes, Shard
 from diskoop.kernels.layers import can_sum_errors, decode_jointly, squared_error_sums
 from diskoop.losses import Errors, LossTerm, Penalties, active_terms, weighted_sum
 from diskoop.models.autoencoder import KoopmanAutoencoder
@@ -34,16 +35,18 @@ class Draws(Protocol):
 
 
 class GeneratorDraws:
-    """Random numbers straight from a generator."""
+    """Random numbers straight from a generator: for the whole batch, of which every process takes its own rows."""
 
-    def __init__(self, generator: torch.Generator) -> None:
-        self.generator = generator
+    def __init__(self, generator: torch.Generator, shard: Shard) -> None:
+        self.generator, self.shard = generator, shard
 
     def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        return torch.rand(shape, generator=self.generator, device=like.device, dtype=like.dtype)
+        whole = self.shard.shape(shape)
+        return self.shard.own(torch.rand(whole, generator=self.generator, device=like.device, dtype=like.dtype))
 
     def normal(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        return torch.randn(shape, generator=self.generator, device=like.device, dtype=like.dtype)
+        whole = self.shard.shape(shape)
+        return self.shard.own(torch.randn(whole, generator=self.generator, device=like.device, dtype=like.dtype))
 
 
 class ObjectiveOutput(NamedTuple):
@@ -89,14 +92,29 @@ class BatchForward:
     def distance(self, a: Tensor, b: Tensor, mask: Tensor | None) -> Tensor:
         return self.objective.distance(a, b, mask)
 
+    def roll(self, x: Tensor) -> Tensor:
+        return self.objective.shard.roll(x)
+
+    def gather(self, x: Tensor) -> Tensor:
+        return self.objective.shard.gather(x)
+
 
 class Objective(nn.Module):
-    """The training loss. `forward` runs a batch through the model once and computes every active loss term."""
+    """The training loss. `forward` runs a batch through the model once and computes every active loss term.
 
-    def __init__(self, model: KoopmanAutoencoder, settings: Settings) -> None:
+    Args:
+        model: to train.
+        settings: of the run.
+        processes: that hold a slice of every batch each. Averaged over them, the terms and their gradients are those
+            of the whole batch.
+    """
+
+    def __init__(self, model: KoopmanAutoencoder, settings: Settings, processes: Processes = ALONE) -> None:
         super().__init__()
         self.model = model
         self.settings = settings
+        self.processes = processes
+        self.shard = WHOLE  # of the batch at hand
         self.terms: list[LossTerm] = active_terms(settings.loss)
 
     def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> ObjectiveOutput:
@@ -107,21 +125,28 @@ class Objective(nn.Module):
             mask: which frames exist, (batch, time); None: all.
             generator: of all random numbers.
         """
-        draws = GeneratorDraws(generator)
+        self.shard = Shard.of(self.processes, len(x))
+        draws = GeneratorDraws(generator, self.shard)
         if self.training and self.settings.train.augment is True:
             x = shift_clips(x, draws.uniform((len(x), 2), x))
         z = self.latents(x, mask, draws)
-        operator = self.model.fit_operator(z, mask)
+        total = None if self.processes.count == 1 else self.processes.sum
+        operator = self.model.fit_operator(z, mask, total)
         spectral = self.spectral(operator.matrix)
         split = self.split(operator.matrix) if self.needs_split else None
-        noise_root = split.noise_root(second_moment(z, mask)) if split is not None and self.dynamic_noise else None
+        noise_root = None
+        if split is not None and self.dynamic_noise:
+            noise_root = split.noise_root(second_moment(z, mask, total))
         errors = self.errors(z, self.model.predict(z, operator), x, mask, draws, noise_root)
-        penalties = Penalties(spectral.static.to(errors[0]), spectral.dynamic.to(errors[0]))
+        # Operators of single sequences are this process's own; one for the batch is the same in all of them.
+        weight = self.shard.weight if operator.matrix.ndim == 3 else 1.0
+        penalties = Penalties(*((weight * penalty).to(errors[0]) for penalty in (spectral.static, spectral.dynamic)))
         projector = None if split is None else split.projector
         batch = BatchForward(self, x, mask, z, operator.matrix, errors, penalties, projector)
         terms = {term.name: term.compute(batch) for term in self.terms}
-        gap, radius = spectral.spectrum.extent(spectral.static_modes)
-        diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": operator.rank.double().mean()}
+        gap, radius = map(self.processes.max, spectral.spectrum.extent(spectral.static_modes))
+        rank = weight * operator.rank.double().mean()
+        diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": rank}
         return ObjectiveOutput(weighted_sum(terms, self.settings.loss), terms, diagnostics)
 
     @property
@@ -207,8 +232,9 @@ class Objective(nn.Module):
         """Squared distance of (batch, time, ...) over the frames that exist, with `loss.reduction`."""
         squares = (a.float() - b.float() if a.dtype == torch.bfloat16 else a - b).square()
         if mask is None:
-            return squares.sum() / self._divisor(a)
-        return torch.where(mask, squares.flatten(2).sum(-1), 0.0).sum() / (mask.sum() * self._divisor(a[:1, :1]))
+            return squares.sum() / (self._divisor(a) / self.shard.weight)
+        frames = self.shard.mean_over_processes(mask.sum())
+        return torch.where(mask, squares.flatten(2).sum(-1), 0.0).sum() / (frames * self._divisor(a[:1, :1]))
 
     def _divisor(self, x: Tensor) -> int:
         """The divisor of a sum of squares over `x`: its number of elements or of frames."""

@@ -28,7 +28,7 @@ def device_for(options: TrainSettings) -> torch.device:
     kind = available[0] if options.device == "auto" else options.device
     if options.precision == "64" and kind == "mps":
         raise InputError("train.precision = 64, but mps has no float64; take train.device=cpu")
-    return torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
+    return torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
 
 
 def precision_for(options: TrainSettings, kind: str) -> str:

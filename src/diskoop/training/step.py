@@ -1,12 +1,16 @@
 """one step of training: forward, backward, Adam"""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from diskoop.data.sequences import Sequences
+from diskoop.distributed import LostProcessError, Processes, average_gradients
+from diskoop.models.synchronized import SynchronizedBatchNorm2d
 from diskoop.training.objective import Objective, ObjectiveOutput
 from diskoop.training.precision import autocast
 
@@ -64,17 +68,46 @@ class PlainStep:
     def take(self, x: Tensor, mask: Tensor | None, lr: float, generator: torch.Generator) -> list[StepOutput]:
         set_lr(self.optimizer, lr)
         options = self.objective.settings.train
-        with autocast(options, self.weights[0].device):
-            output: ObjectiveOutput = self.objective(*self.data.move_batch(x, mask, self.weights[0]), generator)
-        self.optimizer.zero_grad()
-        output.total.backward()  # type: ignore[no-untyped-call]
+        with _buffers_kept(self.objective):
+            with autocast(options, self.weights[0].device):
+                output: ObjectiveOutput = self.objective(*self.data.move_batch(x, mask, self.weights[0]), generator)
+            self.optimizer.zero_grad()
+            output.total.backward()  # type: ignore[no-untyped-call]
+            average_gradients(self.objective.processes, self.weights)
+            terms = average_terms(self.objective.processes, output)
         norm = clip_gradients(self.weights, options.grad_clip)
-        if torch.isfinite(norm + output.total):  # else the weights stay as they are, for debugging
+        if math.isfinite(norm.item() + terms["total"]):  # else the weights stay as they are, for debugging
             self.optimizer.step()
-        return [StepOutput({name: value.item() for name, value in output.as_dict().items()}, norm.item())]
+        return [StepOutput(terms, norm.item())]
 
     def flush(self) -> list[StepOutput]:
         return []
+
+
+@contextmanager
+def _buffers_kept(objective: Objective) -> Iterator[None]:
+    """Undo what a forward pass did to running statistics where another process is lost before the step is done."""
+    if objective.processes.count == 1:
+        yield
+        return
+    norms = [module for module in objective.modules() if isinstance(module, SynchronizedBatchNorm2d)]
+    buffers = [buffer for norm in norms for buffer in norm.buffers()]
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    except LostProcessError:
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.copy_(value)
+        raise
+
+
+def average_terms(processes: Processes, output: ObjectiveOutput) -> dict[str, float]:
+    """All values of an objective by name, averaged over processes."""
+    values = output.as_dict()
+    if processes.count == 1:
+        return {name: value.item() for name, value in values.items()}
+    means = processes.sum(torch.stack([value.detach().double() for value in values.values()])) / processes.count
+    return dict(zip(values, means.tolist(), strict=True))
 
 
 def clip_gradients(weights: Iterable[Tensor], clip: float | None) -> Tensor:

@@ -1,0 +1,165 @@
+"""Several processes that work together, as torchrun would start them, and what trainings in them compute."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from diskoop.data import register_data_set
+from diskoop.data.batches import Batch
+from diskoop.data.sequences import Sequences, Units
+from diskoop.data.splits import split_in_order
+from diskoop.distributed import join
+from diskoop.run_folder import RunFolder
+from diskoop.settings import DataSettings, Settings, parse_overrides
+from diskoop.training.frozen_operator import fit_frozen_operator
+from diskoop.training.loop import Trainer, resume, train
+from diskoop.training.step import StepOutput
+from tests.helpers.training import Quiet
+
+ROOT = Path(__file__).parents[2]
+STEPS = 3
+DISTURBED = 33  # the step at which `disturb_last` sends a signal
+
+_SMALL = {"model": {"k": 8, "h": 8, "width": 4}, "spectrum": {"static": 3}}
+_TRAIN = {"batch_size": 8, "epochs": 1, "precision": "64", "device": "cpu"}
+_EVERYTHING = {"loss": {"cycle": 1.0, "contrast": 0.5}}
+CASES: dict[str, dict[str, Any]] = {
+    "video": {
+        **_SMALL, **_EVERYTHING, "data": {"name": "video", "val_fraction": 0.3},
+        "model": {**_SMALL["model"], "dropout": 0.2, "noise": 0.005, "dynamic_noise": 0.5},
+        "train": {**_TRAIN, "blur": True, "augment": True},
+    },
+    "one validation sequence": {
+        **_SMALL, "data": {"name": "masked video", "val_fraction": 0.03}, "train": _TRAIN,
+    },
+    "masked video": {**_SMALL, **_EVERYTHING, "data": {"name": "masked video", "val_fraction": 0.3}, "train": _TRAIN},
+    "masked signals": {
+        **_SMALL, **_EVERYTHING, "data": {"name": "masked signals", "val_fraction": 0.3}, "train": _TRAIN,
+        "model": {"k": 8, "h": 8, "dropout": 0.2, "dynamic_noise": 0.5},
+    },
+    "beside PCA": {
+        "data": {"name": "masked signals", "val_fraction": 0.3}, "train": _TRAIN, "spectrum": {"static": 3},
+        "model": {"k": 8, "h": 8, "pca_skip": True, "pooled": 2},
+    },
+    "an operator for each sequence": {
+        "data": {"name": "video", "val_fraction": 0.3}, "train": _TRAIN, "spectrum": {"static": 1},
+        "model": {**_SMALL["model"], "operator_scope": "sequence", "ridge": 1e-6},  # 1e-9 magnifies rounding to 3e-7
+    },
+}  # fmt: skip
+
+
+def _load(name: str, settings: DataSettings) -> Sequences:
+    random = np.random.default_rng(0)
+    lengths = random.integers(4, 8, size=40) if "masked" in name else np.full(40, 6)
+    split_codes = split_in_order(40, 6, settings.val_fraction)
+    if "video" in name:
+        x: NDArray[Any] = random.integers(0, 256, (40, 8 if "masked" in name else 6, 3, 32, 32), dtype=np.uint8)
+        return Sequences.of(x, lengths=lengths, split_codes=split_codes, name=name)
+    x = random.normal(size=(40, 8, 5)).cumsum(1)
+    return Sequences.of(x, lengths=lengths, split_codes=split_codes, name=name, units=Units(dtype="float64"))
+
+
+def register_sets() -> None:
+    """Small random data sets, some with sequences of unequal length."""
+    for name in ("video", "masked video", "masked signals"):
+        register_data_set(name, partial(_load, name), options=("val_fraction",))
+
+
+def record_steps(case: str) -> dict[str, NDArray[Any]]:
+    """Losses, gradients and weights of a few steps, a validation, and the frozen operator after them."""
+    trainer = Trainer(Settings.of(CASES[case]), RunFolder(Path("none")), Quiet())
+    trainer.objective.train()
+    found: dict[str, NDArray[Any]] = {}
+    for batch in trainer.loader(trainer._batch_indices(0, STEPS)):
+        step = trainer.state.step
+        for output in trainer._train_step(trainer._as_slice(batch)):
+            found |= {f"{step} {name}": np.array(value) for name, value in output.terms.items()}
+            found[f"{step} norm"] = np.array(output.norm)
+        for name, weight in trainer.model.named_parameters():
+            assert weight.grad is not None
+            found[f"{step} gradient of {name}"] = weight.grad.numpy().copy()
+    found |= {f"state {name}": tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
+    found |= {f"validation {name}": np.array(value) for name, value in trainer._validate().items()}
+    operator = fit_frozen_operator(trainer.model, trainer.train_set, trainer.batch_size, trainer.processes)
+    found["operator"] = operator.matrix.numpy()
+    found["counts"] = np.array([operator.sequences, operator.steps])
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def environment(rank: int, count: int, port: int) -> dict[str, str]:
+    """The variables that torchrun sets, and one thread for each process."""
+    return os.environ | {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def start_processes(*words: str, count: int, cwd: Path | list[Path]) -> list[subprocess.Popen[str]]:
+    """`python -m WORDS` in `count` processes, which find one another, in one folder or one for each."""
+    port = free_port()
+    folders = cwd if isinstance(cwd, list) else [cwd] * count
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", *words], cwd=folders[rank],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(rank, count, port) | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+
+
+def main(words: list[str]) -> None:
+    """`train FOLDER SECTION.KEY=VALUE...`, `disturb SIGNAL` before that, `resume FOLDER`, or record every case."""
+    torch.set_num_threads(1)
+    if words[:1] == ["disturb"]:
+        disturb_last(int(words[1]))
+        words = words[2:]
+    if words[:1] == ["train"]:
+        train(Settings.of(parse_overrides(words[2:])), words[1])
+    elif words[:1] == ["resume"]:
+        resume(words[1])
+    else:
+        record_cases()
+
+
+def disturb_last(number: int) -> None:
+    """Have the last process send itself a signal before step DISTURBED."""
+    processes, train_step = join(), Trainer._train_step
+
+    def disturbed(trainer: Trainer, batch: Batch) -> Iterable[StepOutput]:
+        if trainer.state.step == DISTURBED and processes.rank == processes.count - 1:
+            os.kill(os.getpid(), number)
+        return train_step(trainer, batch)
+
+    Trainer._train_step = disturbed  # type: ignore[assignment, method-assign]
+
+
+def record_cases() -> None:
+    """Record every case in the processes that were started, and write what the main one found."""
+    processes = join()
+    register_sets()
+    for number, case in enumerate(CASES):
+        found = record_steps(case)
+        if processes.is_main:
+            save_file(found, f"{number}.safetensors")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
