@@ -9,7 +9,7 @@ gives the same files.
 import argparse
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from diskoop.analysis.discovery.results import DiscoveryResult
 from diskoop.data import Sequences
 from diskoop.errors import InputError
 from diskoop.evaluation.registry import EvalConfig
+from diskoop.evaluation.results import ModelResults
 from diskoop.evaluation.swaps import match_factors
 from diskoop.examples_file import save_examples
 from diskoop.run import HeldOut, Run, load
@@ -94,9 +95,10 @@ KEPT = {
     "factors.json",
     "verdict.json",
     "metrics.jsonl",
-    "scores.json",
     "examples.npz",
 }
+# What `diskoop factors --score` keeps; of sound, where speakers count, what `diskoop evaluate` keeps.
+SCORES, EVALUATION = "scores.json", "evaluation.json"
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Made:
     gaps: tuple[float, float]  # largest distance of a static eigenvalue to 1, before and after rounding
     difference: float  # mean absolute difference of static swaps by both runs, in deviations of the data
     factors: list[str]
-    scores: dict[str, Any]
+    scores: dict[str, Any]  # of factors; none of sound
 
     def rows(self) -> list[list[str]]:
         """What and how much, for a table."""
@@ -159,10 +161,10 @@ def make(name: str, source: Path, out: Path) -> Made:
         for split in SPLITS:
             run.verdict(split)  # which is kept in the folder
         scores = score(name, run)
-        write_text(path / "scores.json", json.dumps(scores, indent=1) + "\n")
         examples = clips.select(np.sort(draw_indices(len(clips), EXAMPLES, 0)))
         save_examples(folder, examples)
-        for left in (file for file in path.iterdir() if file.name not in KEPT):  # pictures and cached results
+        kept = KEPT | {SCORES if scores else EVALUATION}
+        for left in (file for file in path.iterdir() if file.name not in kept):  # pictures and cached results
             shutil.rmtree(left) if left.is_dir() else left.unlink()
         sizes = {file.name: file.stat().st_size for file in sorted(path.iterdir())}
         if (total := sum(sizes.values())) > MAX_BYTES:
@@ -210,17 +212,27 @@ def name_factors(run: Run) -> Run:
 
 
 def score(name: str, run: Run) -> dict[str, Any]:
-    """What `diskoop factors --score` says of the run; of sound, where speakers count, what `diskoop evaluate` says."""
+    """Measure the run, and leave the scores in its folder; those of factors are returned.
+
+    What `diskoop factors --score` says of the run; of sound, where speakers count, what `diskoop evaluate` says.
+    """
     if run.units.rate is None:
         score_factors(run)
         stored: dict[str, Any] = json.loads(run.folder.scores.read_text(encoding="utf-8"))
-        return stored | {"command": f"diskoop factors {PRETRAINED_PREFIX}{name} --score"}
+        stored["command"] = f"diskoop factors {PRETRAINED_PREFIX}{name} --score"
+        write_text(run.folder.scores, json.dumps(stored, indent=1) + "\n")
+        return stored
     command = f"diskoop evaluate {PRETRAINED_PREFIX}{name} --no-baselines"
-    config = EvalConfig(limit=1024, baselines=False, command=command)
-    results = evaluate(run, config, Reporter())[0].as_json()
-    for model in results["models"]:  # measured seconds are never the same, nor is the title, which has a temporary name
-        model["values"] = [value for value in model["values"] if value["metric"] != "cost"]
-    return {"command": command, "notes": results["notes"], "models": results["models"]}
+    results = evaluate(run, EvalConfig(limit=1024, baselines=False, command=command), Reporter())[0]
+    steady = [without_costs(model) for model in results.models]
+    title = f"{PRETRAINED_PREFIX}{name}"  # the folder's own name is a temporary one
+    replace(results, title=title, models=steady).write(run.folder.evaluation.with_suffix(""))
+    return {}
+
+
+def without_costs(model: ModelResults) -> ModelResults:
+    """Its results less measured seconds and bytes, which are never the same."""
+    return replace(model, values={key: value for key, value in model.values.items() if key.metric != "cost"})
 
 
 def static_gap(run: Run) -> float:

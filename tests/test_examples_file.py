@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from diskoop import input_files
 from diskoop.data.sequences import PIXELS, Sequences, Units
 from diskoop.errors import InputError
 from diskoop.examples_file import load_examples, save_examples
@@ -69,3 +70,11 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, series_run: Path) -> None:
     np.savez(folder.examples, record=np.array({}, dtype=object))
     with pytest.raises(InputError, match=r"examples\.npz is damaged"):  # never unpickled
         load_examples(folder, PIXELS)
+
+
+def test_examples_that_unpack_to_far_more_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_examples(RunFolder(tmp_path), Sequences.of(np.zeros((6, 10, 3, 64, 64), np.uint8)))
+    assert len(load_examples(RunFolder(tmp_path), PIXELS)) == 6  # small, whatever it has shrunk to
+    monkeypatch.setattr(input_files, "LARGE", 2**19)
+    with pytest.raises(InputError, match=r"unpacks from .* to .*, more than 100 times as much; make it again"):
+        load_examples(RunFolder(tmp_path), PIXELS)

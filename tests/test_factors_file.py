@@ -53,11 +53,12 @@ def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found:
     folder = RunFolder(tmp_path)
     save_factors(folder, found, model)
     page = json.loads(folder.factors.read_text())
-    assert page["format"] == "diskoop factors 4"
+    assert page["format"] == "diskoop factors 5"
     del page["checksum"]
     for entry in page["factors"]:
         entry["moves"] = entry.pop("kind") == "motion"
     page["way"] = page.pop("method")
+    del page["renamed"]
     folder.factors.write_text(json.dumps(page | {"format": "diskoop factors 1"}))
     back = load_factors(folder, model, 3)
     assert back is not None
@@ -65,7 +66,7 @@ def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found:
     assert torch.equal(back.factors[2].factor.projector, found.factors[2].factor.projector)
     assert (back.method, back.source, back.notes) == (found.method, found.source, found.notes)
     save_factors(folder, back, model)
-    assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 4"
+    assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 5"
     folder.factors.write_text(json.dumps(page))  # today's format with yesterday's entries
     with pytest.raises(InputError, match="is damaged"):
         load_factors(folder, model, 3)
@@ -153,3 +154,15 @@ def test_bad_names_are_not_written(tmp_path: Path, model: nn.Module, found: Disc
     with pytest.raises(InputError, match="got 'a,b'"):
         save_factors(RunFolder(tmp_path), wrong, model)
     assert not (tmp_path / "factors.json").exists()
+
+
+def test_earlier_names_are_kept(tmp_path: Path, model: nn.Module, found: DiscoveryResult) -> None:
+    folder = RunFolder(tmp_path)
+    save_factors(folder, found.rename({"hair": "locks"}), model)
+    back = load_factors(folder, model, 3)
+    assert back is not None
+    assert back.renamed == {"hair": "locks"}
+    page = json.loads(folder.factors.read_text())
+    folder.factors.write_text(json.dumps(page | {"renamed": {"hair": "other"}}))  # the checksum is of this, too
+    with pytest.raises(InputError, match="does not match its checksum"):
+        load_factors(folder, model, 3)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from diskoop.analysis import verdict
 from diskoop.analysis.verdict import Verdict
 from diskoop.run_folder import RunFolder
 from diskoop.verdict_file import load_verdicts, save_verdicts
@@ -27,6 +28,14 @@ def test_verdicts_come_back_as_they_were(tmp_path: Path) -> None:
     assert load_verdicts(folder, model) == {}
 
 
+def test_what_counts_as_poor_is_decided_when_a_verdict_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, model = RunFolder(tmp_path), nn.Linear(2, 2)
+    save_verdicts(folder, {"val": replace(VERDICT, within=0.1, dynamic_effect=0.5, differs=0.5)}, model)
+    assert load_verdicts(folder, model)["val"].problems == []
+    monkeypatch.setattr(verdict, "MAX_WITHIN", 0.05)  # another rule
+    assert "10% of the static part's variance" in load_verdicts(folder, model)["val"].problems[0]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "diskoop verdict 1"}', "\x00", "[" * 100_000])
 def test_a_damaged_file_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "verdict.json").write_text(text)
@@ -37,6 +46,10 @@ def test_an_entry_of_another_version_is_none(tmp_path: Path) -> None:
     folder, model = RunFolder(tmp_path), nn.Linear(2, 2)
     save_verdicts(folder, {"val": VERDICT}, model)
     page = json.loads(folder.verdict.read_text())
-    for changed in (page | {"format": "diskoop verdict 0"}, page | {"verdicts": {"val": {"score": 1}}}):
+    (entry,) = page["verdicts"].values()
+    without = {name: value for name, value in entry.items() if name != "differs"}  # which the rule asks for
+    entries = ({"score": 1}, without, entry | {"more": 1})
+    assert load_verdicts(folder, model)
+    for changed in (page | {"format": "diskoop verdict 2"}, *(page | {"verdicts": {"val": each}} for each in entries)):
         folder.verdict.write_text(json.dumps(changed))
         assert load_verdicts(folder, model) == {}

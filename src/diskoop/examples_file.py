@@ -3,13 +3,13 @@
 import json
 import zlib
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
 from diskoop.data.sequences import Sequences, Units
 from diskoop.errors import InputError
-from diskoop.input_files import parse_json, require_regular
+from diskoop.input_files import check_expansion, parse_json, require_regular
 from diskoop.run_folder import RunFolder
 from diskoop.storage import atomic_write
 
@@ -53,6 +53,8 @@ def load_examples(folder: RunFolder, units: Units) -> Sequences:
     """
     require_regular(folder.examples)
     try:
+        with ZipFile(folder.examples) as archive:
+            check_expansion(folder.examples, sum(member.file_size for member in archive.infolist()), allow="")
         with np.load(folder.examples, allow_pickle=False) as file:
             record = parse_json(str(file["record"]))
             if record["format"] != FORMAT:
@@ -74,6 +76,8 @@ def load_examples(folder: RunFolder, units: Units) -> Sequences:
                     name.removeprefix(FRAME_LABEL): file[name] for name in file.files if name.startswith(FRAME_LABEL)
                 },
             )
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{folder.examples} is missing") from None
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, zlib.error) as error:

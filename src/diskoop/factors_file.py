@@ -16,7 +16,8 @@ from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
 
-LATEST: Literal["diskoop factors 4"] = "diskoop factors 4"
+LATEST: Literal["diskoop factors 5"] = "diskoop factors 5"
+HAVE_CHECKSUM = ("diskoop factors 4", LATEST)
 
 
 class _Strict(BaseModel):
@@ -58,8 +59,9 @@ class _Header(_Strict):
 
 
 class _Page(_Header):
-    format: Literal["diskoop factors 2", "diskoop factors 3", "diskoop factors 4"] = LATEST
+    format: Literal["diskoop factors 2", "diskoop factors 3", "diskoop factors 4", "diskoop factors 5"] = LATEST
     factors: list[_Entry]
+    renamed: dict[str, str] = {}  # earlier names -> those of now; formats before 5 had none
     checksum: str = ""  # of all the rest; formats before 4 had none
 
 
@@ -87,6 +89,7 @@ def save_factors(folder: RunFolder, result: DiscoveryResult, model: torch.nn.Mod
         source=result.source,
         notes=list(result.notes),
         factors=[_Entry(**item.as_dict(), projector=item.factor.projector.tolist()) for item in result.factors],
+        renamed=dict(result.renamed),
     )
     content = page.model_dump()
     write_text(folder.factors, json.dumps(content | {"checksum": _checksum(content)}) + "\n")
@@ -115,7 +118,7 @@ def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> Discovery
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{folder.factors} is damaged ({first}); {hint}") from None
     page = stored.upgrade() if isinstance(stored, _PageV1) else stored
-    has_checksum = isinstance(stored, _Page) and (stored.checksum or stored.format == LATEST)
+    has_checksum = isinstance(stored, _Page) and (stored.checksum or stored.format in HAVE_CHECKSUM)
     if has_checksum and page.checksum != _checksum(json.loads(content)):
         raise InputError(f"{folder.factors} is damaged: its content does not match its checksum; {hint}")
     if page.model != weights_checksum(model):
@@ -131,4 +134,4 @@ def load_factors(folder: RunFolder, model: torch.nn.Module, k: int) -> Discovery
         factors.append(
             DiscoveredFactor(factor, entry.dimensions, entry.strength, entry.stability, entry.kind, entry.nearest)
         )
-    return DiscoveryResult(tuple(factors), page.method, page.source, tuple(page.notes))
+    return DiscoveryResult(tuple(factors), page.method, page.source, tuple(page.notes), page.renamed)

@@ -1,4 +1,4 @@
-"""files that others wrote: regular ones only, since pipes and devices never end; JSON that is not nested too deeply"""
+"""files that others wrote: regular ones only, since pipes and devices never end; limits on nesting and on unpacking"""
 
 import json
 import re
@@ -8,6 +8,9 @@ from typing import Any
 from unicodedata import category
 
 from diskoop.errors import InputError
+from diskoop.memory import format_bytes
+
+LARGE = 2**30  # bytes from which it matters how far a file expands: arrays of zeros shrink a thousandfold, too
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -74,6 +77,29 @@ def read_text(path: str | Path) -> str:
     """The text of a regular UTF-8 file."""
     require_regular(path)
     return Path(path).read_text(encoding="utf-8")
+
+
+def check_expansion(
+    path: Path, unpacked: int, max_expansion: int = 100, packed: int | None = None, allow: str = "data.max_expansion={}"
+) -> None:
+    """Raise an InputError where a few bytes stand for so many that they look like a bomb.
+
+    Args:
+        path: of the file.
+        unpacked: bytes that it unpacks to.
+        max_expansion: how many times as much as is packed that may be, where it is LARGE.
+        packed: bytes that these take in the file; None: all of it.
+        allow: the setting that allows more, with {} for its value; "" where there is none.
+    """
+    packed = path.stat().st_size if packed is None else packed
+    if unpacked > LARGE and not packed:
+        raise InputError(f"{path} declares {format_bytes(unpacked)} and holds none of it; make it again")
+    if unpacked > LARGE and unpacked > max_expansion * packed:
+        hint = f"; if it should, {allow.format(-(-unpacked // packed))} allows it" if allow else "; make it again"
+        raise InputError(
+            f"{path} unpacks from {format_bytes(packed)} to {format_bytes(unpacked)}, more than {max_expansion} times "
+            f"as much{hint}"
+        )
 
 
 def parse_json(text: str) -> Any:

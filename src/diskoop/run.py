@@ -108,7 +108,8 @@ class Run:
         fitted = self.operator if operator == "frozen" else self._fit_batch_operator(z, mask)
         order = MODE_ORDERS[choice.order]
         named = {} if self.factors is None else {each.name: each.factor for each in self.factors.factors}
-        return Decomposition.of(self.model, fitted, clips, z, choice.static, order, mask, named)
+        renamed = {} if self.factors is None else self.factors.renamed
+        return Decomposition.of(self.model, fitted, clips, z, choice.static, order, mask, named, renamed)
 
     def _fit_batch_operator(self, z: Tensor, mask: Tensor | None) -> Operator:
         pooled = self.model.pooled

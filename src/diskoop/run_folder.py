@@ -119,7 +119,7 @@ class RunFolder:
 
     @property
     def evaluation(self) -> Path:
-        return self.path / "evaluation.json"
+        return self._files / "evaluation.json"
 
     @property
     def report(self) -> Path:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import torch
 from pydantic import TypeAdapter
@@ -13,7 +13,11 @@ from diskoop.run_folder import RunFolder
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
 
-FORMAT = "diskoop verdict 2"  # raise it with every change to how a verdict is measured
+# A file holds what was measured, and what counts as poor is decided anew whenever it is read: a change of that rule
+# holds for earlier verdicts too. Raise the number where the rule needs what earlier files do not have, or where
+# something is measured in another way; such verdicts are then measured again.
+FORMAT = "diskoop verdict 3"
+_FIELDS = {field.name for field in fields(Verdict)}
 _VERDICT = TypeAdapter(Verdict)
 
 
@@ -25,10 +29,12 @@ def save_verdicts(folder: RunFolder, verdicts: Mapping[str, Verdict], model: tor
 
 
 def load_verdicts(folder: RunFolder, model: torch.nn.Module) -> dict[str, Verdict]:
-    """Read `verdict.json`; none if it is missing, damaged, of another format or about another model."""
+    """Read `verdict.json`; none if it is missing, damaged, incomplete, of another format or about another model."""
     try:
         page = parse_json(read_text(folder.verdict))
         if (page["format"], page["model"]) != (FORMAT, weights_checksum(model)):
+            return {}
+        if any(entry.keys() != _FIELDS for entry in page["verdicts"].values()):
             return {}
         return {split: _VERDICT.validate_python(asdict(Verdict(**entry))) for split, entry in page["verdicts"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.make_pretrained import EXAMPLES, KEPT, MAX_BYTES, TRAININGS, Made, make
+from benchmarks.make_pretrained import EVALUATION, EXAMPLES, KEPT, MAX_BYTES, SCORES, TRAININGS, Made, make
 
 from benchmarks import make_pretrained
 from diskoop.errors import InputError
@@ -33,7 +33,7 @@ def swap_static(run: Run) -> np.ndarray:
 
 def test_a_folder_has_what_it_needs_and_nothing_else(made: tuple[Made, Path]) -> None:
     facts, folder = made
-    assert set(file_contents(folder)) == KEPT == set(facts.sizes)
+    assert set(file_contents(folder)) == {*KEPT, SCORES} == set(facts.sizes)
     run = load(folder)
     assert len(run.examples()) == EXAMPLES
     assert set(run.examples().labels) == set(run.data("test").labels)
@@ -109,7 +109,7 @@ def test_all_that_can_be_made_are_shipped() -> None:
 @pytest.mark.parametrize("name", sorted(TRAININGS))
 def test_what_is_shipped(name: str) -> None:
     folder = PRETRAINED / name
-    assert set(file_contents(folder)) == KEPT
+    assert set(file_contents(folder)) == {*KEPT, EVALUATION if name == "voices" else SCORES}
     assert sum(file.stat().st_size for file in folder.iterdir()) <= MAX_BYTES
     run = load(f"pretrained:{name}")
     weights, _ = read_tensors(run.folder.model, "model")

@@ -175,6 +175,37 @@ def test_a_terminal_that_cannot_show_everything_shows_the_rest(encoding: str, mo
     assert shown.startswith(r"diskoop: model.k should be a whole number, got '\u2192 gr")
 
 
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+INTERRUPTED = """
+import os, signal, sys
+from diskoop.__main__ import main
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.{signal})
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["diskoop", "data", "oscillators"]
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("module", ["diskoop.cli.app", "typer", "diskoop.data.registry"])
+def test_a_signal_while_modules_are_loaded_is_one_word(module: str, name: str, tmp_path: Path) -> None:
+    code = INTERRUPTED.format(module=module, signal=name)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS],
+    )
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (1, "", "diskoop: stopped")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("when", [0.05, 0.2, 0.5])
 def test_ctrl_c_while_it_is_loading_is_no_traceback(when: float, tmp_path: Path) -> None:

@@ -689,6 +689,10 @@ def test_a_damaged_file_is_trained_anew(brief: Path, series: Sequences) -> None:
         assert trained
         assert same(weights(first), weights(second))
         assert path.read_bytes() == whole
+        path.write_bytes(damaged)
+        reporter = Quiet()
+        load_or_train_classifier(series, reporter=reporter)
+        assert f"note: the classifier of {series.name} is trained again: {path} " in str(reporter.said[0])
     assert [file.name for file in brief.iterdir()] == [path.name]  # nothing half written is left behind
 
 

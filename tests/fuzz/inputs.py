@@ -1,9 +1,7 @@
 """What the fuzz tests share: how many inputs, damaged bytes, and the property that all of them check."""
 
 import json
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 
 from diskoop.errors import InputError
 from diskoop.storage import cached_in
+from tests.helpers.cli import at_most
 
 # Inputs of each kind. `pytest -m slow tests/fuzz` tries over 10,000 in all, always the same ones.
 COUNTS = [pytest.param(8, id="few"), pytest.param(380, id="many", marks=pytest.mark.slow)]
@@ -23,24 +22,6 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=4,
 )
-
-
-class TooSlow(BaseException):
-    """Not an Exception, which decoders of the user's files turn into an InputError."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TooSlow(f"over {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def fuzz(count: int, inputs: st.SearchStrategy[Any], use: Callable[[Any], object], folder: Path) -> None:
@@ -64,7 +45,7 @@ def fuzz(count: int, inputs: st.SearchStrategy[Any], use: Callable[[Any], object
     @given(inputs)
     def check(given_input: Any) -> None:
         sentence = "it works"
-        with cached_in(folder / "cache"), time_limit(SECONDS):
+        with cached_in(folder / "cache"), at_most(SECONDS):
             try:
                 use(given_input)
             except InputError as error:

@@ -76,12 +76,16 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         time.sleep(0.02)
 
 
+class TooSlow(BaseException):
+    """Not an Exception, which decoders of the user's files turn into an InputError."""
+
+
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """Fail what hangs, such as the opening of a pipe that no one writes to."""
 
     def fail(*_: object) -> None:
-        raise TimeoutError(f"still not done after {seconds} s")
+        raise TooSlow(f"still not done after {seconds} s")
 
     handler = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, seconds)

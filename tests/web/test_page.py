@@ -52,6 +52,12 @@ def test_an_eigenvalue_changes_the_animation(tab: Tab) -> None:
     assert "mode" in tab.page.inner_text("#result-caption")
 
 
+def test_static_marks_lie_over_dynamic_ones(tab: Tab) -> None:
+    for plane in tab.page.locator("#spectrum svg").all():
+        kinds = ["static" in (mark.get_attribute("class") or "") for mark in plane.locator(".mode").all()]
+        assert kinds == sorted(kinds)  # what comes later is drawn over what came before
+
+
 def test_shift_adds_and_the_keyboard_chooses(tab: Tab) -> None:
     modes = tab.page.locator("#spectrum svg").first.locator(".mode")
     modes.nth(0).focus()

@@ -298,6 +298,31 @@ def test_published_figures_stand_beside_ours(video_run: Path, tmp_path: Path) ->
     assert "diskoop evaluate here" in text.partition("To make it again")[2]
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("faces", "Factors and labels: score 0.928, kept 0.857, floor 0.546"),
+        ("puppets", "Factors and labels: score 0.996, kept 1.000, floor 0.578"),
+        ("voices", "ours: trained with seed 0, preset sound, data.name=voices"),
+    ],
+)
+def test_the_scores_that_come_with_a_run_are_shown(name: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load(f"pretrained:{name}")
+    monkeypatch.setattr(report, "open_data", lambda settings: run.examples())  # the set is not drawn for it
+    content = " ".join(report._Page(run).scores())
+    assert "Nothing was measured" not in content
+    assert wanted in Page(content).text
+    assert ("diskoop evaluate pretrained:voices --no-baselines" in content) == (name == "voices")
+
+
+def test_columns_of_the_table_of_factors_that_are_empty_are_left_out(series_run: Path) -> None:
+    factors = with_factors(load(series_run), "hair", "rest").require_factors().factors
+    bare = tuple(replace(each, stability=None) for each in factors)
+    tables = [Page(report._factor_table(each)).text for each in (factors, bare)]
+    assert ["stability" in each for each in tables] == [True, False]
+    assert all("strength" in each for each in tables)
+
+
 def test_own_data_have_no_published_figures(series_run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(series_run, tmp_path / "run"))
     write_scores(copy)

@@ -1,8 +1,8 @@
 """sequences -> spectrum, coefficients, static and dynamic parts; swap, sample, forecast"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,22 @@ GPU_SEQUENCES = 4096  # at most, because short signals have few elements but man
 
 FactorLike = str | Sequence[str] | Sequence[int] | Factor  # a factor's name, several names, mode indices, or a factor
 Donors = Sequence[int] | NDArray[Any] | Mapping[int, int]
+
+
+def unknown_factor(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> InputError:
+    """The error for a name that no factor has: what it is called now, or the nearest one.
+
+    Args:
+        name: that was given.
+        known: names of factors.
+        renamed: names that factors had before -> those they have now.
+
+    Example:
+        >>> str(unknown_factor("factor-3", ["hair", "factor-4"], {"factor-3": "hair"}))
+        "unknown factor 'factor-3'; it is now called 'hair'"
+    """
+    hint = f"it is now called {renamed[name]!r}" if name in renamed else suggest(name, known)
+    return InputError(f"unknown factor {name!r}; {hint}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +67,7 @@ class Decomposition:
     factors: dict[str, Factor]  # "static", "dynamic" and the discovered ones
     clips: Sequences  # the encoded sequences: names, labels and units; edits do not change it
     mask: Tensor | None = None  # (n, time), true where a frame exists; None: everywhere
+    renamed: Mapping[str, str] = field(default_factory=dict)  # names that factors had before -> those they have now
 
     def __repr__(self) -> str:
         count, time, k = self.z.shape
@@ -67,6 +84,7 @@ class Decomposition:
         order: ModeOrder,
         mask: Tensor | None = None,
         factors: Mapping[str, Factor] | None = None,
+        renamed: Mapping[str, str] | None = None,
     ) -> "Decomposition":
         """The decomposition of latents under an operator.
 
@@ -79,6 +97,7 @@ class Decomposition:
             order: eigenvalues -> sort key; the smallest are static.
             mask: which frames exist, (n, time).
             factors: in addition to "static" and "dynamic".
+            renamed: names that factors had before -> those they have now, for messages.
         """
         spectrum = Spectrum.of(operator.matrix, order)
         static_modes = spectrum.static(static)
@@ -91,7 +110,7 @@ class Decomposition:
         # Discovered factors come from a file; all projectors go to the device of the latents.
         like = projector.to(z.device)
         moved = {name: replace(factor, projector=factor.projector.to(like)) for name, factor in all_factors.items()}
-        return cls(model, operator, spectrum, static_modes, z, moved, clips, mask)
+        return cls(model, operator, spectrum, static_modes, z, moved, clips, mask, renamed or {})
 
     def __len__(self) -> int:
         return len(self.z)
@@ -140,7 +159,7 @@ class Decomposition:
             return Factor.from_modes(f"modes {indices}", self.spectrum, self.spectrum.select(indices))
         for name in names:
             if name not in self.factors:
-                raise InputError(f"unknown factor {name!r}; {suggest(name, self.factors)}")
+                raise unknown_factor(name, self.factors, self.renamed)
         if len(set(names)) == 1:
             return self.factors[names[0]]
         zero = torch.zeros_like(self.factors["static"].projector)

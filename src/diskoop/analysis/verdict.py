@@ -52,7 +52,7 @@ class Verdict:
     )  # change of frames when this part is another clip's, of that when both are; None as above
     dynamic_effect: float | None
     varies: bool = True  # whether frames differ at all
-    # Share of the frames' variance between the mean frames of clips; None: not measured, as in earlier verdicts.
+    # Share of the frames' variance between the mean frames of clips; None: not measured.
     differs: float | None = None
 
     @property

@@ -84,6 +84,8 @@ def main() -> None:
                 sys.stdout.flush()
     except _OutputFailed as error:
         _end_output(error.__cause__)
+    except KeyboardInterrupt:  # before or after typer, which takes it for the end of a command
+        _fail("stopped", 1)
     except InputError as error:
         _fail(str(error), 2)
     except (Stopped, ResourceError) as error:

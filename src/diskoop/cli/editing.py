@@ -44,12 +44,13 @@ def swap(
 ) -> None:
     """Give clips the factors of other clips: pictures, animations or sound, and arrays."""
     from diskoop.workflows import editing
-    from diskoop.workflows.clips import judge_run, load_clips, open_run, parse_pairs
+    from diskoop.workflows.clips import judge_run, load_clips, open_run, parse_pairs, split_names
 
     run = open_run(path, device)
     verdict = judge_run(run)
     clips = load_clips(run, data, split)
-    pairs = parse_pairs(clips, pair or [], NUM_PAIRS, seed)
+    named = [*(factors or []), *split_names(",".join([*(gradual or []), combinations or ""]))]
+    pairs = parse_pairs(clips, pair or [], NUM_PAIRS, seed, named)
     config = editing.SwapConfig(factors or [], gradual or [], combinations, incremental, amount, operator)
     files, facts = editing.swap(run, clips, pairs, config, out or unused_path(run.folder.path, "swap"))
     if not as_json:

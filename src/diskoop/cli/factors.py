@@ -1,7 +1,7 @@
 """the command factors"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from diskoop.cli.options import (
     verdict_facts,
 )
 from diskoop.errors import InputError
+
+if TYPE_CHECKING:
+    from diskoop.workflows.factors import DiscoveryConfig
 
 
 def factors(
@@ -73,12 +76,9 @@ def factors(
     """Find factors, name them, draw what each does; --table writes them out for every clip."""
     from diskoop.analysis.tables import table_writer, write_table
     from diskoop.workflows import factors as work
-    from diskoop.workflows.clips import judge_run, load_clips, open_run, split_names
+    from diskoop.workflows.clips import judge_run, load_clips, open_run
 
-    require_option(method in (None, "label-free"), "--method label-free", {"--count": count})
-    require_option(method == "guided", "--method guided", {"--per-value": per_value})
-    require_option(method == "modes", "--method modes", {"--exhaustive": exhaustive, "--alone": alone})
-    require_option(method in ("guided", "modes"), "--method guided or --method modes", {"--labels": labels})
+    config = _discovery_config(method, count, per_value, exhaustive, alone, labels)
     require_option(table is not None, "--table", {"--frames": frames, "--operator": operator != "frozen"})
     require_option(embed is not None, "--embed", {"--color": color, "--fix": fix})
     require_option(table is not None or embed is not None, "--table or --embed", {"--data": data, "--split": split})
@@ -87,9 +87,6 @@ def factors(
         raise InputError("--rename names factors that are there; find them first, then rename them")
     if table is not None:
         table_writer(table)  # rejects a bad suffix before any work is done
-    config = work.DiscoveryConfig(
-        method or "label-free", count, per_value or 5, exhaustive, alone, tuple(split_names(labels or ""))
-    )
     run = open_run(path, device, factors=not refit)
     verdict = judge_run(run)
     if run.factors is None:
@@ -111,3 +108,18 @@ def factors(
         print_verdict(verdict)
         work.print_factors(run, facts, show_all)
     print_files(files, facts, as_json)
+
+
+def _discovery_config(
+    method: str | None, count: int | None, per_value: int | None, exhaustive: bool, alone: bool, labels: str | None
+) -> "DiscoveryConfig":
+    """How to find factors; an InputError for options of another method."""
+    from diskoop.workflows.clips import split_names
+    from diskoop.workflows.factors import DiscoveryConfig
+
+    require_option(method in (None, "label-free"), "--method label-free", {"--count": count})
+    require_option(method == "guided", "--method guided", {"--per-value": per_value})
+    require_option(method == "modes", "--method modes", {"--exhaustive": exhaustive, "--alone": alone})
+    require_option(method in ("guided", "modes"), "--method guided or --method modes", {"--labels": labels})
+    names = tuple(split_names(labels or ""))
+    return DiscoveryConfig(method or "label-free", count, per_value or 5, exhaustive, alone, names)

@@ -6,7 +6,6 @@ is measured once and reported with every score. A frame classifier predicts from
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
@@ -493,8 +492,11 @@ def load_or_train_classifier(
     name = classifier_file(everything, single_frames)
     for path in (SHIPPED / name, cache_folder() / name):
         if path.exists():
-            with suppress(InputError):  # damaged
+            try:
                 return _load(path, everything, device)
+            except InputError as error:
+                reporter = reporter or Reporter()
+                reporter.log(f"note: the classifier of {everything.name} is trained again: {error}")
     classifier = train_classifier(everything, device=device, reporter=reporter, single_frames=single_frames)
     save_classifier(cache_folder() / name, classifier)
     return classifier

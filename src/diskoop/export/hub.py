@@ -36,7 +36,7 @@ def write_hub_folder(run: Run, folder: Path) -> list[Path]:
     kept = [(run.folder.settings, target.settings), (run.folder.model, target.model)]
     kept += [(run.folder.operator, target.operator), (run.folder.metrics, target.metrics)]
     kept += [(run.folder.verdict, target.verdict), (run.folder.scores, target.scores)]
-    kept += [(run.folder.examples, target.examples)]
+    kept += [(run.folder.examples, target.examples), (run.folder.evaluation, target.evaluation)]
     for source, copy in kept:
         if source.exists():
             shutil.copyfile(source, copy)

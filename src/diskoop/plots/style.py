@@ -43,8 +43,12 @@ def figure_bytes(figure: "Figure") -> bytes:
     return stream.getvalue()
 
 
-def figure_svg(figure: "Figure") -> str:
+def figure_svg(figure: "Figure", is_cropped: bool = False) -> str:
     """A figure as an SVG element of an HTML page, with the page's font and colours, see PAGE_COLORS.
+
+    Args:
+        figure: what to draw.
+        is_cropped: whether empty margins are cut off.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -56,7 +60,8 @@ def figure_svg(figure: "Figure") -> str:
     stream = io.StringIO()
     unsigned = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "diskoop"}):  # text as text; the same bytes every time
-        figure.savefig(stream, format="svg", transparent=True, metadata=unsigned)
+        box = "tight" if is_cropped else None
+        figure.savefig(stream, format="svg", transparent=True, metadata=unsigned, bbox_inches=box)
     element = stream.getvalue().partition("<svg")[2]
     # Namespaces are a page's own; ids of groups would occur in every figure of a page, and nothing refers to them.
     element = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"|(?<=<g) id="[^"]*"', "", element)

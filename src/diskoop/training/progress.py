@@ -13,9 +13,11 @@ from rich.text import Text
 
 from diskoop.losses import LOSS_TERMS
 
+LINES = 10  # about so many of a whole training where there is no terminal
+
 
 class Reporter:
-    """A live progress bar on a terminal, one line per epoch elsewhere.
+    """A live progress bar on a terminal, about LINES lines in all elsewhere.
 
     Example:
         >>> import sys
@@ -58,6 +60,7 @@ class ProgressBar:
 
     def __init__(self, console: Console, total: int, done: int, epochs: int | None) -> None:
         self.total, self.epochs = total, epochs
+        self.told = -1  # the tenth of the training in which the last line was printed
         self.console = console
         self.progress = _TermsProgress(
             TextColumn("{task.description}"),
@@ -88,6 +91,11 @@ class ProgressBar:
         self.progress.update(self.task, completed=done, description=description)
 
     def epoch(self, row: Mapping[str, Any]) -> None:
+        """Print what an epoch came to; without a terminal only the first one of every tenth of the training."""
+        tenth = LINES * int(row["step"]) // max(self.total, 1)
+        if tenth == self.told and not self.console.is_terminal:
+            return
+        self.told = tenth
         prefix = "val." if "val.total" in row else "train."  # no validation set
         means = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         place = f"epoch {row['epoch']}/{self.epochs}" if self.epochs else f"step {row['step']}/{self.total}"

@@ -212,7 +212,7 @@ class _Page:
     def spectrum(self) -> list[Html]:
         spectrum, static = self.run.spectrum()
         figures = [spectrum_figure(spectrum, static, self.run.settings.spectrum.radius), gap_figure(spectrum, static)]
-        return [element("div", *(svg_figure(figure_svg(figure)) for figure in figures), class_="pair")]
+        return [element("div", *(svg_figure(figure_svg(figure, is_cropped=True)) for figure in figures), class_="pair")]
 
     def factors(self) -> list[Html]:
         """A table, and for each strong factor the clips that show what it does."""
@@ -236,7 +236,7 @@ class _Page:
                 if self._is_poor
                 else []
             ),
-            element("p", f"Found by the method {result.method} in {result.source}."),
+            element("p", f"Method: {result.method}. Looked for in {result.source}."),
             _factor_table(result.factors),
             *_notes([_sentence(note, capital=False) for note in notes]),  # which often begin with a factor's name
         ]
@@ -439,13 +439,14 @@ class _Page:
 
 
 def _factor_table(factors: tuple[DiscoveredFactor, ...]) -> Html:
-    """Every factor with its statistics, strengths as bars."""
-    rows = [element("tr", *(element("th", heading) for heading in COLUMNS))]
+    """Every factor with its statistics, strengths as bars; columns in which no factor has anything are left out."""
+    filled = [at for at, _ in enumerate(COLUMNS) if any(factor.row()[at] for factor in factors)]
+    rows = [element("tr", *(element("th", COLUMNS[at]) for at in filled))]
     for factor in factors:
         bar = element("i", class_="bar", style=f"width: calc(5.5rem * {min(factor.strength, 1):.3f})")
         cells = [element("td", cell) for cell in factor.row()]
         cells[COLUMNS.index("strength")] = element("td", bar, f"{factor.strength:.1%}", class_="strength")
-        rows.append(element("tr", *cells))
+        rows.append(element("tr", *(cells[at] for at in filled)))
     return element("div", element("table", *rows, class_="factors"), class_="wide")
 
 

@@ -1,5 +1,6 @@
 """the run and the clips that a command works on: splits, other data, pairs"""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -16,6 +17,8 @@ from diskoop.data import SPLITS, Sequences, load_split, open_data, without_split
 from diskoop.errors import InputError, suggest
 from diskoop.run import HeldOut, Run, load
 from diskoop.workflows.console import print_note
+
+MAX_DRAWN = 256  # clips among which donors are looked for
 
 Pair = tuple[int, int]  # (receiver, donor): the clip that changes, and the clip its new factors come from
 
@@ -83,7 +86,9 @@ def uses_examples(run: Run, data: str | None, split: str | None) -> bool:
     return run.has_examples and data is None and split is None
 
 
-def parse_pairs(clips: Sequences, texts: Sequence[str], count: int, seed: int) -> list[Pair]:
+def parse_pairs(
+    clips: Sequences, texts: Sequence[str], count: int, seed: int, factors: Sequence[str] = ()
+) -> list[Pair]:
     """Parse pairs such as `3:17` or `walk.mp4:run.mp4`.
 
     Args:
@@ -91,6 +96,8 @@ def parse_pairs(clips: Sequences, texts: Sequence[str], count: int, seed: int) -
         texts: RECEIVER:DONOR each.
         count: how many pairs to draw where `texts` is empty.
         seed: of that draw.
+        factors: what will be swapped. Drawn pairs differ in the labels that are called so, or in all labels where none
+            is: a swap between clips that share a label shows nothing of it.
     """
     if len(clips) < 2:
         raise InputError(f"a swap needs two clips at least, got {len(clips)}")
@@ -101,8 +108,24 @@ def parse_pairs(clips: Sequences, texts: Sequence[str], count: int, seed: int) -
             raise InputError(f"expected a pair as A:B, such as 3:17, got {text!r}")
         pairs.append((find_clip(clips, receiver), find_clip(clips, donor)))
     if not pairs:
-        drawn = draw_indices(len(clips), 2 * count, seed)
-        pairs = [(int(a), int(b)) for a, b in zip(drawn[::2], drawn[1::2], strict=False)]
+        pairs = _draw_pairs(clips, count, seed, _labels_of(clips, factors))
+    return pairs
+
+
+def _labels_of(clips: Sequences, factors: Sequence[str]) -> list[str]:
+    """The labels that factors are called after, such as hair of `hair` and `hair-2`; all where there are none."""
+    called = {name for factor in factors for name in (factor, re.sub(r"-\d+$", "", factor))}
+    return [label for label in clips.labels if label in called] or list(clips.labels)
+
+
+def _draw_pairs(clips: Sequences, count: int, seed: int, labels: Sequence[str]) -> list[Pair]:
+    """Random pairs that share no clip; each donor is the first one drawn that differs in most of the labels."""
+    drawn = draw_indices(len(clips), max(2 * count, MAX_DRAWN), seed).tolist()
+    pairs: list[Pair] = []
+    while len(pairs) < count and len(drawn) > 1:
+        receiver = drawn.pop(0)
+        differences = [sum(clips.labels[name][receiver] != clips.labels[name][at] for name in labels) for at in drawn]
+        pairs.append((receiver, drawn.pop(int(np.argmax(differences)))))
     return pairs
 
 

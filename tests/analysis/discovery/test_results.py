@@ -25,6 +25,14 @@ def test_factors_are_renamed(found: DiscoveryResult) -> None:
         found.rename({"factor-1": "factor-2"})
 
 
+def test_who_uses_an_earlier_name_is_told_the_new_one(found: DiscoveryResult) -> None:
+    twice = found.rename({"factor-1": "level"}).rename({"level": "height", "factor-2": "factor-1"})
+    assert twice.renamed == {"level": "height", "factor-2": "factor-1"}  # factor-1 is another one's name by now
+    with pytest.raises(InputError, match=r"unknown factor 'level'; it is now called 'height'"):
+        twice.rename({"level": "x"})
+    assert found.rename({"factor-1": "level"}).rename({"level": "factor-1"}).renamed == {"level": "factor-1"}
+
+
 def test_a_notebook_sees_a_table(found: DiscoveryResult) -> None:
     table = found._repr_html_()
     assert table.count("<tr>") == 1 + len(found.factors)

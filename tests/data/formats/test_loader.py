@@ -17,7 +17,7 @@ from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from diskoop import load, load_data
+from diskoop import input_files, load, load_data
 from diskoop.data import Sequences
 from diskoop.data.formats import arrays as array_files
 from diskoop.data.formats.loader import load as load_files
@@ -563,7 +563,7 @@ def test_a_file_that_unpacks_to_far_more_is_read_only_on_demand(
         path = str(tmp_path / name)
         assert load_data(path, "all").x.shape == zeros.shape  # small, whatever it has shrunk to
         with monkeypatch.context() as patch:
-            patch.setattr(array_files, "LARGE", 2**20)
+            patch.setattr(input_files, "LARGE", 2**20)
             with pytest.raises(InputError, match=r"to 1.6 MB, more than 100 times as much") as caught:
                 load_data(path, "all")
             allowed = int(str(caught.value).split("data.max_expansion=")[1].split()[0])

@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from diskoop import load, load_data
+from diskoop import input_files, load, load_data
 from diskoop.data.formats import tables
 from diskoop.errors import InputError
 from diskoop.settings import Settings
@@ -343,8 +343,11 @@ def test_short_gaps_are_filled_and_long_ones_cut(tmp_path: Path) -> None:
     assert np.array_equal(np.flatnonzero(np.isnan(whole).any(1)) + 2, np.arange(400, 410))
     assert np.allclose(whole[:398, 0], a[2:400])
     assert "filled: 3 empty cells (a 3) in gaps of up to 6 rows, by linear interpolation (data.max_gap)" in clips.notes
-    cut = next(note for note in clips.notes if note.startswith("cut at gaps of more than 6 rows"))
-    assert f"1 sequence into 2 pieces, in none 12 of 1000 rows, the longest gap is rows 401 to 410 of {path}" in cut
+    cut = next(note for note in clips.notes if note.startswith("cut: "))
+    assert cut == (
+        "cut: 1 sequence into 2 pieces, because gaps of more than 6 rows and those at either end are not filled "
+        f"(data.max_gap); 12 of 1000 rows are not used, most in turn rows 401 to 410 of {path}"
+    )
     assert not any(note.startswith("cut") for note in load_data(path, "all", drop="a", max_gap=10).notes)
     assert sum("pieces" in note for note in load_data(path, "all", max_gap=0).notes) == 1
     assert not any(note.startswith("filled") for note in load_data(path, "all", max_gap=0).notes)
@@ -358,8 +361,51 @@ def test_a_jump_in_time_is_a_gap(tmp_path: Path) -> None:
     spans = [(int(start), int(start + length)) for start, length in zip(clips.starts, clips.lengths, strict=True)]
     assert all(end <= 310 or begin >= 310 for begin, end in spans)
     assert "time: time, from 0 to 606 in steps of 1; 1 of 599 steps are longer or shorter" in clips.notes
+    assert (
+        f"missing: 7 rows in 1 gap between the times of time, the longest from 309 to 317 in {path}; sequences are cut "
+        "at gaps of more than 6 rows (data.max_gap), and across shorter ones rows are taken to follow one another"
+    ) in clips.notes
     whole = load_data(path, "all", window=20, max_gap=7)
     assert any(start < 310 < start + length for start, length in zip(whole.starts, whole.lengths, strict=True))
+
+
+def test_missing_dates_are_told(tmp_path: Path) -> None:
+    days = [f"2024-01-{day:02d}" for day in range(1, 31) if day not in (7, 8, 20)]
+    path = write_csv(tmp_path / "a.csv", {"date": days, "a": RANDOM.normal(size=len(days))})
+    (note,) = (note for note in load_data(path, "all").notes if note.startswith("missing"))
+    assert note.startswith(
+        "missing: 3 rows in 2 gaps between the times of date, the longest from 2024-01-06 to 2024-01-09"
+    )
+    days = [f"2024-01-{day:02d}" for day in range(1, 31)]
+    whole = write_csv(tmp_path / "b.csv", {"date": days, "a": RANDOM.normal(size=30)})
+    assert not [note for note in load_data(whole, "all").notes if note.startswith("missing")]
+
+
+@pytest.mark.parametrize(
+    ("header", "times", "extent"),
+    [
+        ("time", [f"9999-12-{day:02d}" for day in range(1, 31)], "9999-12-01 to 9999-12-30"),
+        ("time", [f"9999-12-31T{hour:02d}:00-05:00" for hour in range(24)], "9999-12-31 05:00 to 10000-01-01 04:00"),
+        ("time", [f"0001-01-01T{hour:02d}:00+05:00" for hour in range(24)], "0000-12-31 19:00 to 0001-01-01 18:00"),
+        ("year,month,day,hour", [f"9999,12,31,{hour}" for hour in range(25)], "9999-12-31 to 10000-01-01"),
+    ],
+)
+def test_dates_at_the_end_of_the_calendar(header: str, times: list[str], extent: str, tmp_path: Path) -> None:
+    rows = [f"{time},{row % 7},{row % 5}\n" for row, time in enumerate(times)]
+    (tmp_path / "a.csv").write_text("".join([f"{header},a,b\n", *rows]))
+    notes = load_data(str(tmp_path / "a.csv"), "all").notes
+    assert f"time: {header.replace(',', ', ')}, from {extent} in steps of" in notes[0]
+
+
+def test_dates_beyond_it_are_text_in_csv_and_dates_in_parquet(tmp_path: Path) -> None:
+    x = np.arange(30.0) % 7
+    write_csv(tmp_path / "a.csv", {"time": [f"{10_000 + row}-01-01" for row in range(30)], "a": x})
+    with pytest.raises(InputError, match="holds '10000-01-01', wanted numbers or dates"):
+        load_data(tmp_path / "a.csv", "all")
+    for first, told in ((10**15, "33658-09-27 01:46:40 to"), (10**17, "3.169e+06 years after 1970 to")):
+        times = pyarrow.array(np.arange(30) * 10**8 + first, pyarrow.timestamp("ms"))
+        path = write_parquet(tmp_path / f"{first}.parquet", {"time": times, "a": x})
+        assert f"from {told}" in load_data(path, "all").notes[0]
 
 
 def test_a_few_repeated_times_are_told(tmp_path: Path) -> None:
@@ -401,3 +447,17 @@ def test_few_long_tables_are_split_in_time(tmp_path: Path) -> None:
         InputError, match=r"data\.split_by = time puts a part .* data\.group = station keeps .*; give one"
     ):
         load_data(tmp_path, split_by="time", group="station")
+
+
+def test_a_parquet_table_that_unpacks_to_far_more_is_read_only_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"a": np.arange(200_000) % 2.0, "b": np.zeros(200_000)}
+    path = write_parquet(tmp_path / "a.parquet", columns)
+    monkeypatch.setattr(input_files, "LARGE", 2**20)
+    with pytest.raises(InputError, match=r"to 3.2 MB, more than 10 times as much") as caught:
+        load_data(path, "all", max_expansion=10)
+    allowed = int(str(caught.value).split("data.max_expansion=")[1].split()[0])
+    assert load_data(path, "all", max_expansion=allowed).clip_count >= 1
+    with pytest.raises(InputError, match="unpacks from"):
+        load_data(path, "all", max_expansion=allowed - 1)

@@ -131,9 +131,9 @@ def test_a_film_that_is_cut_off_is_named_or_skipped(suffix: str, tmp_path: Path)
         load_data(tmp_path, size=32)
     clips = load_data(tmp_path, "all", size=32, skip_bad=True)
     assert len(clips) == 3
-    assert len(clips.notes) == 1
-    assert f"broken{suffix}" in clips.notes[0]
-    assert "left out" in clips.notes[0]
+    (note,) = (note for note in clips.notes if not note.startswith("cropped: "))
+    assert f"broken{suffix}" in note
+    assert "left out" in note
 
 
 def test_other_faults_are_named(tmp_path: Path) -> None:
@@ -265,6 +265,22 @@ def test_small_frames_that_are_enlarged_are_told(tmp_path: Path) -> None:
     assert note == "enlarged: frames of 48 pixels to 64 (data.size=32 reduces them)"
     assert note in load_data(tmp_path, "all").notes  # from the cache too
     assert not any("enlarged" in note for note in load_data(tmp_path, "all", size=32).notes)
+
+
+def test_what_lies_outside_the_middle_square_is_told(tmp_path: Path) -> None:
+    for number, shape in enumerate([(48, 64), (48, 96), (48, 48)]):
+        write_frames(tmp_path / "clips" / str(number), np.zeros((4, *shape, 3), np.uint8))
+    told = "cropped: of 96 x 48 pixels the middle 48 x 48 are seen, 50% at the left and right are not"
+    for _ in range(2):  # from the cache too
+        notes = load_data(tmp_path / "clips", "all", size=32, strip="none").notes
+        assert [note for note in notes if note.startswith("cropped")] == [told]
+    write_frames(tmp_path / "square" / "0", np.zeros((4, 48, 48, 3), np.uint8))
+    write_frames(tmp_path / "square" / "1", np.zeros((4, 48, 48, 3), np.uint8))
+    write_frames(tmp_path / "square" / "2", np.zeros((4, 48, 48, 3), np.uint8))
+    assert not [note for note in load_data(tmp_path / "square", "all", size=32).notes if note.startswith("cropped")]
+    np.save(tmp_path / "x.npy", np.zeros((6, 4, 3, 80, 60), np.uint8))
+    notes = load_data(tmp_path / "x.npy", "all", size=32).notes
+    assert "cropped: of 60 x 80 pixels the middle 60 x 60 are seen, 25% at the top and bottom are not" in notes
 
 
 def test_a_picture_of_too_many_pixels_is_named_before_it_is_decoded(

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.decomposition import Decomposition, unknown_factor
 from diskoop.errors import InputError, suggest
 from diskoop.numerics.factors import SPECTRAL_PARTS, Factor
 from diskoop.tensor_files import checksum
@@ -71,6 +71,7 @@ class DiscoveryResult:
     method: str
     source: str  # the sequences
     notes: tuple[str, ...] = ()  # warnings
+    renamed: Mapping[str, str] = field(default_factory=dict)  # names that factors had before -> those they have now
 
     def __repr__(self) -> str:
         return f"DiscoveryResult({', '.join(self.names)}: {self.method}, in {self.source})"
@@ -108,7 +109,7 @@ class DiscoveryResult:
         """The same with other names, {old: new}, in factors and notes."""
         for old in names:
             if old not in self.names:
-                raise InputError(f"unknown factor {old!r}; {suggest(old, self.names)}")
+                raise unknown_factor(old, self.names, self.renamed)
         new_names = [names.get(name, name) for name in self.names]
         for name in new_names:
             check_name(name)
@@ -118,6 +119,7 @@ class DiscoveryResult:
             factor.nearest and (names.get(factor.nearest[0], factor.nearest[0]), factor.nearest[1])
             for factor in self.factors
         ]
+        before = {old: names.get(name, name) for old, name in self.renamed.items()} | dict(names)
         pattern = re.compile("|".join(rf"\b{re.escape(old)}(?![\w-])" for old in names))
         return replace(
             self,
@@ -126,6 +128,7 @@ class DiscoveryResult:
                 replace(factor.rename(name), nearest=other)
                 for factor, name, other in zip(self.factors, new_names, nearest, strict=True)
             ),
+            renamed={old: name for old, name in before.items() if old not in new_names},
         )
 
 

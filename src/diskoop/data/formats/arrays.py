@@ -19,6 +19,7 @@ from diskoop.data.formats.videos import crop_square
 from diskoop.data.scaling import Statistics
 from diskoop.data.sequences import PIXELS, Units
 from diskoop.errors import InputError, Unavailable
+from diskoop.input_files import check_expansion
 from diskoop.memory import format_bytes
 from diskoop.settings import FRAME_SIZES
 
@@ -26,7 +27,6 @@ HDF5 = (".h5", ".hdf5", ".hdf")
 SUFFIXES = (".npy", ".npz", *HDF5)
 MAX_IN_MEMORY = 2**28  # bytes of a .npz that are read instead of unpacked to disk
 MAX_LABELS = 2**24  # entries of an array of labels, names or lengths
-LARGE = 2**30  # bytes from which it matters how far a file expands: arrays of zeros shrink a thousandfold, too
 LIKELY_PIXELS = (16, 28, 32, 48, 64, 96, 128, 224, 256)
 
 
@@ -204,7 +204,7 @@ def _map_npy(path: Path) -> NDArray[Any]:
 
 def _from_npz(path: Path, max_expansion: int) -> Contents:
     with ZipFile(path) as archive, np.load(path, allow_pickle=False) as file:
-        _check_expansion(path, sum(member.file_size for member in archive.infolist()), max_expansion)
+        check_expansion(path, sum(member.file_size for member in archive.infolist()), max_expansion)
         headers = {}
         for name in file.files:
             member = archive.getinfo(f"{name}.npy")
@@ -248,25 +248,6 @@ def _check_declared(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], av
         )
 
 
-def _check_expansion(path: Path, unpacked: int, max_expansion: int, packed: int | None = None) -> None:
-    """Raise an InputError where a few bytes stand for so many that they look like a bomb.
-
-    Args:
-        path: of the file.
-        unpacked: bytes that it unpacks to.
-        max_expansion: the user's limit.
-        packed: bytes that these take in the file; None: all of it.
-    """
-    packed = path.stat().st_size if packed is None else packed
-    if unpacked > LARGE and not packed:
-        raise InputError(f"{path} declares {format_bytes(unpacked)} and holds none of it; make it again")
-    if unpacked > LARGE and unpacked > max_expansion * packed:
-        raise InputError(
-            f"{path} unpacks from {format_bytes(packed)} to {format_bytes(unpacked)}, more than {max_expansion} times "
-            f"as much; if it should, data.max_expansion={-(-unpacked // packed)} allows it"
-        )
-
-
 def _skip_reason(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
     """Why an extra array is not read; None if it is."""
     if dtype.hasobject:
@@ -296,7 +277,7 @@ def _from_hdf5(path: Path, max_expansion: int) -> Contents:
             o: np.asarray(item.asstr() if o in texts else item) for o, item in datasets.items() if o not in skipped
         }
         check_sequences(path, source)
-        _check_expansion(path, int(source.nbytes), max_expansion, int(source.id.get_storage_size()))
+        check_expansion(path, int(source.nbytes), max_expansion, int(source.id.get_storage_size()))
         if source.id.get_offset() is not None:  # contiguous, not compressed
             return np.memmap(path, source.dtype, "r", source.id.get_offset(), source.shape), extra, skipped
         return _copy_to_cache(path, source), extra, skipped

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ ROW_NUMBER_NAME = re.compile(  # of a column that may count the rows, in lower c
 )
 MISSING_NUMBERS = ("", "na", "n/a", "#n/a", "null", "none", "<na>", "nan", "?", "-", "--", ".")
 MISSING_WORDS = ("", "na", "n/a", "#n/a", "null", "<na>", "nan", "?")
+MICROSECONDS_A_YEAR = 3.15576e13
 MOST = 0.9  # of the cells in a column that are numbers: the others are mistakes
 MAX_MISSING = 0.5  # of the cells in a feature
 FEW_WORDS = 20  # different ones up to which a column of words becomes features
@@ -49,11 +50,12 @@ class TableOptions:
     drop: tuple[str, ...] = ()  # columns that are not read
     words: Literal["auto", "categories", "drop"] = "auto"  # what becomes of words that change within a sequence
     max_gap: int = 6  # rows to interpolate across
+    max_expansion: int = 100  # times its size that a Parquet table may unpack to
 
     @classmethod
     def of(cls, settings: DataSettings) -> "TableOptions":
         columns, drop = (_split_names(text) for text in (settings.columns, settings.drop))
-        return cls(settings.id, settings.time, columns, drop, settings.words, settings.max_gap)
+        return cls(settings.id, settings.time, columns, drop, settings.words, settings.max_gap, settings.max_expansion)
 
 
 def _split_names(text: str | None) -> tuple[str, ...]:
@@ -77,8 +79,7 @@ class Column:
             done: rows above these, for messages.
         """
         if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
-            micros = cells.astype("datetime64[us]")
-            return np.where(np.isnat(micros), np.nan, micros.astype(np.int64).astype(np.float64))
+            return _microseconds(cells)
         if isinstance(cells, np.ndarray) and self.kind == "number":
             return cells.astype(np.float64)
         texts = [to_text(cell) for cell in cells]
@@ -110,6 +111,14 @@ class Column:
     def words(self) -> list[str]:
         """All words, in natural order."""
         return sorted(self.codes, key=natural_key)
+
+
+def _microseconds(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """Dates as microseconds since 1970; those that no 64 bits of microseconds hold too, less exactly."""
+    far = cells.astype(np.int64) * (np.ones((), cells.dtype.str.replace("M", "m")) / np.timedelta64(1, "us"))
+    is_near = np.abs(far) < 2**63
+    near = np.where(is_near, cells, np.zeros((), cells.dtype)).astype("datetime64[us]").astype(np.int64)
+    return np.where(np.isnat(cells), np.nan, np.where(is_near, near.astype(np.float64), far))
 
 
 def guess_kind(cells: Cells) -> Kind:
@@ -183,9 +192,10 @@ def format_time(value: float, kind: Kind) -> str:
     """
     if kind == "number":
         return to_text(value)
-    moment = _EPOCH + timedelta(microseconds=int(value))
-    day, clock = moment.date().isoformat(), moment.time().isoformat()
-    clock = clock.removesuffix(":00")
+    if not -(2**63) < value < 2**63:  # 300,000 years away: a column in seconds may hold it
+        return f"{value / MICROSECONDS_A_YEAR:.4g} years after 1970"
+    day, _, clock = str(np.datetime64(int(value), "us")).partition("T")  # beyond the years 1 to 9999, too
+    clock = clock.removesuffix(".000000").removesuffix(":00")
     if kind == "clock":
         return clock
     return day if clock == "00:00" else f"{day} {clock}"

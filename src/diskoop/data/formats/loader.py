@@ -80,13 +80,15 @@ def load(settings: DataSettings) -> Sequences:
 def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
     """One file with an array of sequences, and perhaps arrays of labels."""
     contents = arrays.read_arrays(path, settings.max_expansion)
-    x = contents.x
+    x, crop_notes = contents.x, []
     if x.ndim == 5:
         if settings.size is not None and x.shape[-2:] != (settings.size, settings.size):
+            crop_notes = videos.crop_notes(x.shape[-1], x.shape[-2])
             x = arrays.resize_video(path, x, settings.size)
         resizable = x.dtype == np.uint8 and x.shape[2] in (1, 3)
         arrays.check_frame(path, x.shape[2:], "; data.size=64 crops and resizes them" if resizable else "")
     columns, notes = _array_labels(contents)
+    notes += crop_notes
     lengths = _lengths(path, x, columns, contents)
     if settings.labels:
         columns |= csv_labels_in_order(Path(settings.labels).expanduser(), len(x))

@@ -29,6 +29,7 @@ from diskoop.data.formats.columns import (
 )
 from diskoop.data.gaps import Segment, complete_segments, fill_gaps, in_segments
 from diskoop.errors import InputError, Unavailable, counted
+from diskoop.input_files import check_expansion
 from diskoop.storage import cache_folder, write_errors
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -90,7 +91,7 @@ class TableReader:
         """Names of the features, and notes; known when all clips have been read."""
         roles, notes = self.roles, []
         if roles.time:
-            notes.append(self.time_counts.note([self.columns[at].name for at in roles.time]))
+            notes += self.time_counts.notes([self.columns[at].name for at in roles.time], self.options.max_gap)
         for at in dict.fromkeys(feature.column for feature in roles.features if feature.code is not None):
             column = self.columns[at]
             notes.append(
@@ -109,7 +110,11 @@ class TableReader:
         options, errors = self.options, []
         for file in self.files:
             try:
-                chunk = next(read_table(file, lambda name: name == options.id or name.casefold() in ID_NAMES))
+                chunk = next(
+                    read_table(
+                        file, lambda name: name == options.id or name.casefold() in ID_NAMES, options.max_expansion
+                    )
+                )
             except Unavailable:
                 raise
             except InputError as error:
@@ -139,7 +144,7 @@ class TableReader:
         wanted = {column.name for column in self.columns} | ({self.id} if self.id is not None else set())
         prefix = "" if len(self.files) == 1 else f"{self._name(file)}: "
         done = 0
-        for chunk in read_table(file, lambda name: name == self.id):
+        for chunk in read_table(file, lambda name: name == self.id, self.options.max_expansion):
             self.names.update(dict.fromkeys(chunk))
             if odd := sorted(wanted ^ (chunk.keys() - set(self.options.drop))):
                 verb, them = ("differs", "it") if len(odd) == 1 else ("differ", "them")
@@ -199,7 +204,7 @@ class TableReader:
                 f"{place} has {name} {format_time(times[order][repeated[0]], kind)} twice; if it holds several "
                 "sequences, data.id=COLUMN tells them apart (data.time=none keeps the rows as they are)"
             )
-        return order, self.time_counts.add(times[order[[0, -1]]], steps, kind, self.options.max_gap)
+        return order, self.time_counts.add(times[order], kind, self.options.max_gap, place)
 
 
 def _unreadable(name: str, file: Path, error: InputError) -> Clip:
@@ -239,10 +244,10 @@ class _GapCounts:
                 "interpolation (data.max_gap)"
             )
         if self.cut:
-            where = f", the longest gap is {self.longest[1]}" if self.lost else ""
+            where = f"; {self.lost} of {counted(self.rows, 'row')} are not used, most in turn {self.longest[1]}"
             notes.append(
-                f"cut at gaps of more than {longest} (data.max_gap) or at either end: {counted(self.cut, 'sequence')} "
-                f"into {counted(self.pieces, 'piece')}, in none {self.lost} of {counted(self.rows, 'row')}{where}"
+                f"cut: {counted(self.cut, 'sequence')} into {counted(self.pieces, 'piece')}, because gaps of more than "
+                f"{longest} and those at either end are not filled (data.max_gap){where if self.lost else ''}"
             )
         return notes
 
@@ -255,10 +260,13 @@ class _TimeCounts:
         self.kind: Kind = "number"
         self.steps: list[float] = []  # the usual one of each sequence
         self.irregular = self.repeated = self.count = 0
+        self.missing = self.gaps = 0  # rows that regular times would have, and in how many places
+        self.longest = (0.0, "")  # gap in time, and where
 
-    def add(self, ends: NDArray[np.float64], steps: NDArray[np.float64], kind: Kind, max_gap: int) -> NDArray[np.int64]:
+    def add(self, times: NDArray[np.float64], kind: Kind, max_gap: int, place: str) -> NDArray[np.int64]:
         """Count the steps of a sequence, and return the rows that a gap in time of over `max_gap` rows precedes."""
-        self.first, self.last, self.kind = min(self.first, ends[0]), max(self.last, ends[1]), kind
+        steps = np.diff(times)
+        self.first, self.last, self.kind = min(self.first, times[0]), max(self.last, times[-1]), kind
         usual = float(np.median(steps)) if len(steps) else 0.0
         irregular = np.abs(steps - usual) > 1e-3 * usual
         self.steps.append(usual)
@@ -266,9 +274,31 @@ class _TimeCounts:
         self.repeated += int((steps == 0).sum())
         self.count += len(steps)
         is_regular = usual > 0 and irregular.mean() <= MAX_IRREGULAR
+        if is_regular:
+            self._add_gaps(times, steps, usual, place)
         return np.flatnonzero(steps > (max_gap + 1.5) * usual) + 1 if is_regular else np.zeros(0, np.int64)
 
-    def note(self, names: Sequence[str]) -> str:
+    def _add_gaps(self, times: NDArray[np.float64], steps: NDArray[np.float64], usual: float, place: str) -> None:
+        long = steps > 1.5 * usual
+        self.missing += int((np.rint(steps[long] / usual) - 1).sum())
+        self.gaps += int(long.sum())
+        at = int(np.argmax(steps))
+        if long.any() and steps[at] > self.longest[0]:
+            first, last = (format_time(value, self.kind) for value in times[at : at + 2])
+            self.longest = (float(steps[at]), f"from {first} to {last} in {place}")
+
+    def notes(self, names: Sequence[str], max_gap: int) -> list[str]:
+        """From when to when, and what is missing in between."""
+        if not self.missing:
+            return [self._extent(names)]
+        what = f"{counted(self.missing, 'row')} in {counted(self.gaps, 'gap')} between the times of {', '.join(names)}"
+        return [
+            self._extent(names),
+            f"missing: {what}, the longest {self.longest[1]}; sequences are cut at gaps of more than "
+            f"{counted(max_gap, 'row')} (data.max_gap), and across shorter ones rows are taken to follow one another",
+        ]
+
+    def _extent(self, names: Sequence[str]) -> str:
         ends = " to ".join(format_time(value, self.kind) for value in (self.first, self.last))
         usual = format_step(float(np.median(self.steps)), self.kind)
         note = f"time: {', '.join(names)}, from {ends} in steps of {usual}"
@@ -342,9 +372,18 @@ class _RowStore:
         return rows, [order[begin:end] for begin, end in pairwise(edges)]
 
 
-def read_table(path: Path, as_text: Callable[[str], bool] = lambda name: False) -> Iterator[Columns]:
-    """Chunks of rows as columns: text of a CSV; of Parquet numbers, times or text, and text where `as_text` says so."""
-    chunks = _read_parquet(path, as_text) if path.suffix.lower() == ".parquet" else _read_csv(path)
+def read_table(
+    path: Path, as_text: Callable[[str], bool] = lambda name: False, max_expansion: int = 100
+) -> Iterator[Columns]:
+    """Chunks of rows as columns: text of a CSV; of Parquet numbers, times or text.
+
+    Args:
+        path: of the table.
+        as_text: columns of Parquet that are wanted as text, by name.
+        max_expansion: how many times its size a Parquet table may unpack to where that is much.
+    """
+    is_parquet = path.suffix.lower() == ".parquet"
+    chunks = _read_parquet(path, as_text, max_expansion) if is_parquet else _read_csv(path)
     empty = True
     for chunk in chunks:
         empty = False
@@ -361,12 +400,14 @@ def _read_csv(path: Path) -> Iterator[Columns]:
         yield dict(zip(names, zip(*chunk, strict=True), strict=True))
 
 
-def _read_parquet(path: Path, as_text: Callable[[str], bool]) -> Iterator[Columns]:
+def _read_parquet(path: Path, as_text: Callable[[str], bool], max_expansion: int) -> Iterator[Columns]:
     try:
         from pyarrow import parquet
     except ImportError:
         raise Unavailable(f"reading {path} needs pyarrow: pip install 'diskoop[parquet]'") from None
     with decoding(path, "Parquet table"), parquet.ParquetFile(path) as file:
+        # Rows go to disk as float64; values that repeat may take next to nothing in the file.
+        check_expansion(path, file.metadata.num_rows * file.metadata.num_columns * 8, max_expansion)
         for batch in file.iter_batches(CHUNK_ROWS):
             yield {name: _from_arrow(batch.column(name), as_text(name)) for name in batch.schema.names}
 

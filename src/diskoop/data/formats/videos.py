@@ -18,15 +18,17 @@ from diskoop.settings import FRAME_SIZES
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 BLOCK_FRAMES = 64  # decoded at a time
+MIN_LOST = 0.02  # of a picture outside its middle square, from which on it is told
 MIN_STRIP = 3  # squares in a row from which an image looks like a strip of frames
 
 
 class SquareFrames:
-    """Every `every`-th picture as a square frame of `size` pixels, and the smallest picture that came."""
+    """Every `every`-th picture as a square frame of `size` pixels; the smallest and the most oblong one that came."""
 
     def __init__(self, size: int, every: int) -> None:
         self.size, self.every = size, every
         self.smallest = size  # the shorter side, in pixels
+        self.most_oblong = (1, 1)  # width and height
 
     def blocks(self, images: Iterator[Image.Image]) -> Blocks:
         """Frames (count, channel, size, size), BLOCK_FRAMES at a time."""
@@ -35,6 +37,7 @@ class SquareFrames:
             if number % self.every:
                 continue
             self.smallest = min(self.smallest, *image.size)
+            self.most_oblong = max(self.most_oblong, image.size, key=_oblongness)
             block.append(np.moveaxis(np.asarray(crop_square(image, self.size)), -1, 0))
             if len(block) == BLOCK_FRAMES:
                 yield np.stack(block)
@@ -43,13 +46,35 @@ class SquareFrames:
             yield np.stack(block)
 
     def facts(self) -> tuple[list[str], list[str]]:
-        """No names of features, and a note where pictures were enlarged."""
+        """No names of features, and notes where pictures were cropped or enlarged."""
+        notes = crop_notes(*self.most_oblong)
         if self.smallest == self.size:
-            return [], []
+            return [], notes
         smaller = [size for size in FRAME_SIZES if size <= self.smallest]
         verb = "keeps" if self.smallest in smaller else "reduces"
         hint = f" (data.size={smaller[-1]} {verb} them)" if smaller else ""
-        return [], [f"enlarged: frames of {self.smallest} pixels to {self.size}{hint}"]
+        return [], [*notes, f"enlarged: frames of {self.smallest} pixels to {self.size}{hint}"]
+
+
+def _oblongness(size: tuple[int, int]) -> float:
+    return max(size) / min(size)
+
+
+def crop_notes(width: int, height: int) -> list[str]:
+    """A note where the middle square of a picture is far from all of it.
+
+    Example:
+        >>> crop_notes(64, 64)
+        []
+        >>> crop_notes(1280, 720)
+        ['cropped: of 1280 x 720 pixels the middle 720 x 720 are seen, 44% at the left and right are not']
+    """
+    side, ends = min(width, height), "left and right" if width > height else "top and bottom"
+    lost = 1 - side / max(width, height)
+    if lost < MIN_LOST:
+        return []
+    seen = f"of {width} x {height} pixels the middle {side} x {side} are seen"
+    return [f"cropped: {seen}, {lost:.0%} at the {ends} are not"]
 
 
 def video_clips(root: Path, files: Sequence[Path], frames: SquareFrames) -> list[Clip]:

@@ -42,7 +42,8 @@ export class Spectrum {
     const length = (value) => (SIZE / 2) * (value / reach);
     const circle = (radius, name) => svg("circle", { cx: x(0), cy: y(0), r: length(radius), class: name });
     const points = [];
-    for (const mode of facts.modes) {
+    // Static ones are drawn last, over dynamic ones: they crowd in one place, and there are fewer of them.
+    for (const mode of [...facts.modes].sort((a, b) => a.static - b.static)) {
       if (Math.abs(mode.re - centre.x) > reach || Math.abs(mode.im - centre.y) > reach) continue;
       points.push(this.point(mode, x(mode.re), y(mode.im)));
     }
