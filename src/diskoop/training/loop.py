@@ -18,7 +18,7 @@ from diskoop.data import load_split, open_data
 from diskoop.data.batches import Batch, BatchLoader, make_batch_loader
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
-from diskoop.errors import InputError, ResourceError, Stopped, counted
+from diskoop.errors import Diverged, InputError, ResourceError, Stopped, counted
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import build_model, require_memory
 from diskoop.models.pooling import statistics_count
@@ -431,8 +431,8 @@ class Trainer:
             state.sums = {name: state.sums.get(name, 0.0) + value for name, value in terms.items()}
             bar.step((self.num_recorded - 1) // self.steps_per_epoch, self.num_recorded, terms)
 
-    def _diverged(self, step: int, reason: str) -> Stopped:
-        return Stopped(
+    def _diverged(self, step: int, reason: str) -> Diverged:
+        return Diverged(
             f"training diverged at step {step}: {reason}; a smaller train.lr, train.grad_clip=1 "
             "or a larger model.ridge usually helps"
         )
