@@ -13,10 +13,12 @@ import click
 import numpy as np
 import pytest
 import typer
+import yaml
 
 from diskoop.cli.app import app
 from diskoop.data.presets import preset_for
 from diskoop.evaluation.results import Key, ModelResults, Results, single_value
+from diskoop.search.plan import Plan, plans
 from diskoop.settings import Settings, keys, parse_overrides, presets, read_yaml
 from diskoop.training import loop
 from tests.helpers.media import moving_square, tone, write_csv, write_film, write_sound
@@ -118,6 +120,12 @@ def test_every_extension_is_run() -> None:
     assert len(blocks(PAGES[EXTENDING], "python")) == 5
 
 
+def test_the_plan_of_a_search_is_valid() -> None:
+    (text,) = blocks(PAGES["docs/how-to/search.md"], "yaml")
+    plan = Plan.of(yaml.safe_load(text))
+    assert plan.num_trials == plan.trials
+
+
 @pytest.mark.parametrize("kind", ["video", "sound", "series", "arrays"])
 def test_a_kind_of_data_has_commands_and_python(kind: str) -> None:
     page = PAGES[f"docs/how-to/{kind}.md"]
@@ -171,6 +179,9 @@ def check_command(words: list[str]) -> None:
     context = COMMANDS[words[0]].make_context(words[0], words[1:])
     parse_overrides(context.params.get("overrides") or [])
     config = context.params.get("config")
+    if words[0] == "search":
+        assert config in plans() or config == "search.yaml"  # which docs/how-to/search.md shows
+        return
     assert config is None or config in presets()
 
 

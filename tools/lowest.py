@@ -18,11 +18,12 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("video", "audio", "hdf5", "parquet", "zarr", "faces", "export")
+EXTRAS = ("video", "audio", "hdf5", "parquet", "zarr", "faces", "export", "search")
 TESTS = (
     "tests/test_settings.py", "tests/test_storage.py", "tests/test_run.py", "tests/test_run_folder.py",
     "tests/numerics", "tests/data/formats", "tests/data/test_cache.py", "tests/plots", "tests/analysis/test_tables.py",
     "tests/cli", "tests/web/test_server.py", "tests/web/test_report.py", "tests/models", "tests/export",
+    "tests/search",
 )  # fmt: skip
 
 

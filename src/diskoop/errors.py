@@ -24,6 +24,10 @@ class Stopped(Exception):  # noqa: N818 - stopping on request is no error
     """Work that was interrupted, with its state saved. The command line ends with exit code 1."""
 
 
+class Diverged(Stopped):
+    """A training whose loss or latents are no finite numbers any more: the same settings would end there again."""
+
+
 def suggest(given: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, or all of them.
 

@@ -324,28 +324,44 @@ def _with_pooled_count(values: dict[str, Any]) -> dict[str, Any]:
 
 def presets() -> list[str]:
     """Names of the presets that come with the package."""
-    folder = resources.files("diskoop") / "presets"
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return shipped("presets")
 
 
-def read_yaml(source: str | Path) -> dict[str, Any]:
-    """The mapping in a preset or a YAML file, not yet validated."""
-    if str(source) in presets():
-        text = (resources.files("diskoop") / "presets" / f"{source}.yaml").read_text(encoding="utf-8")
+def shipped(folder: str) -> list[str]:
+    """Names of the YAML files in a folder of the package."""
+    entries = (resources.files("diskoop") / folder).iterdir()
+    return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))
+
+
+def load_yaml(source: str | Path, folder: str, noun: str) -> Any:
+    """What a YAML file holds, not yet validated.
+
+    Args:
+        source: the name of a file in a folder of the package, or a path.
+        folder: that folder.
+        noun: what such a file is, for messages.
+    """
+    if str(source) in shipped(folder):
+        text = (resources.files("diskoop") / folder / f"{source}.yaml").read_text(encoding="utf-8")
     else:
         try:
             text = read_text(source)
         except FileNotFoundError:
             raise InputError(
-                f"no settings file and no preset {str(source)!r}; {suggest(str(source), presets())}"
+                f"no settings file and no {noun} {str(source)!r}; {suggest(str(source), shipped(folder))}"
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read settings from {str(source)!r}: {error}") from None
     try:
-        values = yaml.load(text, _SettingsLoader)
+        return yaml.load(text, _SettingsLoader)
     except yaml.YAMLError as error:
         problem = "cannot be taken" if type(error) is yaml.YAMLError else "is not YAML"  # PyYAML raises its children
         raise InputError(f"{source} {problem}: {' '.join(str(error).split())}") from None
+
+
+def read_yaml(source: str | Path) -> dict[str, Any]:
+    """The mapping in a preset or a YAML file, not yet validated."""
+    values = load_yaml(source, "presets", "preset")
     values = {} if values is None else values
     number = values.pop("format", 1) if isinstance(values, dict) else 1
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= FORMAT:
@@ -462,6 +478,38 @@ def _is_text(section: str, key: str) -> bool:
 def keys() -> list[str]:
     """Every setting's full name."""
     return [f"{section}.{key}" for section, record in Settings() for key in type(record).model_fields]
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by full name as {section: {key: value}}.
+
+    Example:
+        >>> nested({"model.k": 24, "model.h": 8, "train.lr": 0.1})
+        {'model': {'k': 24, 'h': 8}, 'train': {'lr': 0.1}}
+    """
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        changes.setdefault(section, {})[key] = value
+    return changes
+
+
+def check_value(name: str, value: Any) -> None:
+    """Raise an InputError unless there is a setting of this full name, and it takes this value.
+
+    Example:
+        >>> check_value("model.kk", 24)
+        Traceback (most recent call last):
+        diskoop.errors.InputError: unknown setting 'model.kk'; did you mean 'model.k'?
+    """
+    if name not in keys():
+        raise InputError(f"unknown setting {quoted(name)}; {_nearest(name)}")
+    section, _, key = name.partition(".")
+    part = _with_pooled_count(_with_static_count({section: {key: value}}))[section]
+    try:
+        type(getattr(Settings(), section)).model_validate(part)
+    except ValidationError as error:
+        raise InputError("; ".join(f"{section}.{_sentence(detail)}" for detail in error.errors())) from None
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from diskoop.cli.explore import explore
 from diskoop.cli.export import export
 from diskoop.cli.factors import factors
 from diskoop.cli.report import report
+from diskoop.cli.search import search
 from diskoop.cli.training import demo, train
 from diskoop.errors import InputError, ResourceError, Stopped
 from diskoop.input_files import require_text
@@ -30,8 +31,8 @@ from diskoop.signals import stop_signals
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
 COMMANDS = (
-    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, export, bench,
-    cache,
+    demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, search,
+    export, bench, cache,
 )  # fmt: skip
 
 # Waiting OpenMP threads should sleep soon: next to another busy program, a step that spins takes ten times as long.

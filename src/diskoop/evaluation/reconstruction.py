@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def measure_errors(run: Run, context: EvalContext) -> Outcome:
     add("spectrum", "static_gap", float(gap))
     add("spectrum", "dynamic_radius", float(radius))
     # A single clip has none.
-    if parts.static_modes.any() and math.isfinite(cycle := _cycle_error(run, parts, context.config)):
+    if parts.static_modes.any() and math.isfinite(cycle := swap_consistency(run, parts, context.config).cycle):
         add("cycle", "static", cycle)
     if run.factors is not None:
         add("factors", "count", len(run.factors.without_remainder))
@@ -81,13 +81,34 @@ def _predict_next(parts: Decomposition) -> NDArray[Any]:
     return replace(parts, z=ahead.to(parts.z)).decode()
 
 
-def _cycle_error(run: Run, parts: Decomposition, config: EvalConfig) -> float:
-    """How far a swapped latent is from the encoding of its decoded frames, next to how far apart sequences are."""
+class SwapConsistency(NamedTuple):
+    """What is left of a swap of static parts once its frames are encoded again."""
+
+    cycle: float  # distance of static codes from what was put in, next to how far apart sequences are; 0 is best
+    kept: float  # share of the dynamic part's variance over all frames that is as before; 1 is best
+
+
+def swap_consistency(run: Run, parts: Decomposition, config: EvalConfig) -> SwapConsistency:
+    """Swap static parts, decode, encode: how near that is to what was decoded, without any label.
+
+    Args:
+        run: encodes the frames.
+        parts: sequences decomposed by it.
+        config: its seed draws the donors.
+    """
     donors = config.generator(7).permutation(len(parts))
     swapped = parts.swap("static", donors)
     frames = Sequences.of(swapped.decode(), lengths=swapped.lengths, units=parts.units, name="swapped sequences")
-    encoded, own = run.decompose(frames).code("static"), parts.code("static")
-    return float((encoded - swapped.code("static")).square().mean().sqrt() / (own - own.mean(0)).square().mean().sqrt())
+    again, own = run.decompose(frames), parts.code("static")
+    distance = (again.code("static") - swapped.code("static")).square().mean().sqrt()
+    before, after = parts.dynamic.double(), again.dynamic.double()
+    real = torch.ones(before.shape[:2], dtype=torch.bool, device=before.device) if parts.mask is None else parts.mask
+    before, after = before[real], after[:, : before.shape[1]][real]  # (frames, k)
+    spread = (before - before.mean(0)).square().sum()
+    return SwapConsistency(
+        float(distance / (own - own.mean(0)).square().mean().sqrt()),
+        float(1 - (after - before).square().sum() / spread),
+    )
 
 
 # --- cost

@@ -24,7 +24,7 @@ from diskoop.data.chunks import hold_sample, is_chunked, sample_indices, shuffle
 from diskoop.data.scaling import frame_deviations
 from diskoop.data.sequences import Sequences
 from diskoop.distributed import ALONE, LostProcessError, Processes, join
-from diskoop.errors import InputError, ResourceError, Stopped, counted
+from diskoop.errors import Diverged, InputError, ResourceError, Stopped, counted
 from diskoop.input_files import absolute
 from diskoop.kernels import accelerate
 from diskoop.launch import relaunched
@@ -524,8 +524,8 @@ class Trainer:
             state.sums = {name: state.sums.get(name, 0.0) + value for name, value in terms.items()}
             bar.step((self.num_recorded - 1) // self.steps_per_epoch, self.num_recorded, terms)
 
-    def _diverged(self, step: int, reason: str) -> Stopped:
-        return Stopped(
+    def _diverged(self, step: int, reason: str) -> Diverged:
+        return Diverged(
             f"training diverged at step {step}: {reason}; a smaller train.lr, train.grad_clip=1 "
             "or a larger model.ridge usually helps"
         )

@@ -1,0 +1,136 @@
+"""where workers share a search: SQLite, a journal file or PostgreSQL, and sentences about one that fails"""
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diskoop.errors import InputError, ResourceError, Unavailable, quoted
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+FORMS = "sqlite:///FILE, journal:FILE or postgresql://USER@HOST/DATABASE"
+OPENINGS = 5  # attempts: workers that start together make the same tables
+LOCK_SECONDS = 60  # that a worker waits for another one's write
+PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+
+
+def require_packages() -> None:
+    """An Unavailable error where the extra `search` is not installed."""
+    try:
+        import optuna
+    except ImportError:
+        raise Unavailable("diskoop search needs optuna: pip install 'diskoop[search]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # every trial is told by diskoop itself
+
+
+def hide_password(storage: str) -> str:
+    """A storage's name as it may be shown and written down.
+
+    Example:
+        >>> hide_password("postgresql://ann:secret@host/db")
+        'postgresql://ann:***@host/db'
+    """
+    return PASSWORD.sub(r"\1:***@", storage)
+
+
+def open_storage(name: str) -> "BaseStorage":
+    """Open a storage, or make it.
+
+    Args:
+        name: one of FORMS.
+
+    Raises:
+        InputError: it has another form, or cannot be opened.
+    """
+    scheme, _, place = name.partition(":")
+    if scheme == "journal" and place:
+        return _opened(name, lambda: _open_journal(Path(place)))
+    if scheme == "sqlite" and place.startswith("///") and place != "///":
+        return _opened(name, lambda: _open_sqlite(Path(place[3:])))
+    if scheme in ("postgresql", "postgres") and place.startswith("//"):
+        return _opened(name, lambda: _open_postgresql(f"postgresql+psycopg:{place}"))
+    raise InputError(f"unknown storage {quoted(hide_password(name))}; wanted {FORMS}")
+
+
+def _opened(name: str, opening: Any) -> "BaseStorage":
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    for attempt in range(OPENINGS):
+        try:
+            storage: BaseStorage = opening()
+            storage.get_all_studies()
+            return storage
+        except ImportError as error:
+            raise Unavailable(f"{hide_password(name)} needs {error.name}: pip install 'diskoop[search]'") from None
+        except (OptunaError, SQLAlchemyError, OSError, ValueError, KeyError, AssertionError, RuntimeError) as error:
+            if attempt == OPENINGS - 1:
+                reason = _reason(error)
+                raise InputError(f"the storage {quoted(hide_password(name))} cannot be opened: {reason}") from None
+            time.sleep(0.1 * 2**attempt)
+    raise AssertionError
+
+
+def _open_journal(path: Path) -> "BaseStorage":
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+    path = path.expanduser().absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path))))
+
+
+def _open_sqlite(path: Path) -> "BaseStorage":
+    from optuna.storages import RDBStorage
+    from sqlalchemy import event
+
+    path = path.expanduser().absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}})
+
+    # SQLite has no locks of rows. What is read and then written in one transaction must not change in between, or two
+    # workers would take the same trial: so every transaction has the file for itself.
+    def unmanaged(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None
+
+    def immediate(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(storage.engine, "connect", unmanaged)
+    event.listen(storage.engine, "begin", immediate)
+    storage.engine.dispose()  # connections from before
+    return storage
+
+
+def _open_postgresql(url: str) -> "BaseStorage":
+    import psycopg  # noqa: F401 - a missing driver is told here
+    from optuna.storages import RDBStorage
+
+    return RDBStorage(url, engine_kwargs={"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}})
+
+
+@contextmanager
+def storage_errors(name: str) -> Iterator[None]:
+    """Turn the failure of a storage in use into a ResourceError: a trial that was begun is taken up again."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise ResourceError(
+            f"the storage {quoted(hide_password(name))} fails: {_reason(error)}; the same command goes on"
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost error in one line."""
+    while (cause := error.__cause__ or getattr(error, "orig", None)) is not None:
+        error = cause
+    text = " ".join(str(error).split())
+    return PASSWORD.sub(r"\1:***@", text) or type(error).__name__

@@ -1,0 +1,128 @@
+"""Plans are checked before anything is trained; a grid has every point once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskoop.errors import InputError
+from diskoop.search.plan import FIGURES, Plan, plans
+from diskoop.settings import Settings
+
+SPACE = {
+    "model.k": [8, 12],
+    "loss.eig": {"low": 0.5, "high": 1.5, "step": 0.5},
+    "model.decoder_memory": ["lstm", "none"],
+}
+
+
+def test_a_grid_has_every_point_once_in_an_order_of_the_seed() -> None:
+    plan = Plan.of({"space": SPACE, "sampler": "grid"})
+    points = [plan.grid_point(index) for index in range(plan.num_trials)]
+    assert plan.num_trials == 12
+    assert len({tuple(point.values()) for point in points}) == 12
+    assert {point["loss.eig"] for point in points} == {0.5, 1.0, 1.5}
+    other = Plan.of({"space": SPACE, "sampler": "grid", "seed": 1})
+    assert [other.grid_point(index) for index in range(12)] != points
+    assert Plan.of({"space": SPACE, "sampler": "grid", "trials": 5}).num_trials == 5
+
+
+def test_the_objective_is_a_weighted_mean_with_a_floor() -> None:
+    plan = Plan.of({"space": SPACE, "trials": 1, "objective": {"explained": 3, "kept": 1, "steady": 0}})
+    assert plan.figures == ["explained", "kept"]
+    assert plan.judge({"explained": 0.8, "kept": -50.0}) == pytest.approx((3 * 0.8 - 1) / 4)
+    assert Plan.of({"space": SPACE, "trials": 1, "objective": "explained"}).judge({"explained": 0.25}) == 0.25
+    assert not plan.takes_labels
+    assert Plan.of({"space": SPACE, "trials": 1, "objective": ["score"]}).takes_labels
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"space": {"model.kk": [8]}}, "unknown setting 'model.kk'; did you mean 'model.k'?"),
+        ({"space": {"model.k": [8, "many"]}}, "model.k should be a whole number, got 'many'"),
+        ({"space": {"model.k": 8}}, "space.model.k should be a list of values, or low and high, got 8"),
+        ({"space": {"model.k": [8, 8]}}, r"should be a list of different values, got \[8, 8\]"),
+        ({"space": {"model.k": {"low": 4, "hihg": 8}}}, "unknown name 'space.model.k.hihg' in the plan; did you mean"),
+        ({"space": {"model.k": {"low": 9, "high": 4}}}, "low = 9 should be below high = 4"),
+        ({"space": {"model.k": {"low": "x", "high": 4}}}, "space.model.k.low should be a number, got 'x'"),
+        ({"space": {"loss.eig": {"low": 0, "high": 4, "log": True}}}, "log: true takes low above 0 and no step, got 0"),
+        ({"space": {}}, "space is empty"),
+        ({"space": {"train.seed": [1, 2]}}, "luckiest seed"),
+        ({"spcae": SPACE}, "unknown name 'spcae' in the plan; did you mean 'space'?"),
+        ({"objective": "explaind"}, "objective: names 'explaind'; did you mean 'explained'?"),
+        ({"objective": {"kept": 0}}, "should weigh one figure at least"),
+        ({"sampler": "tep"}, "sampler should be 'tpe', 'random' or 'grid', got 'tep'"),
+        ({"trials": None}, "trials is missing: sampler tpe has no end of its own"),
+        ({"settings": {"modle": {"k": 3}}}, "unknown setting 'modle.k'; did you mean 'model.k'?"),
+        ({"settings": {"model": {"k": 3}}}, "model.k stands in settings and in space; keep one of them"),
+        (
+            {"sampler": "grid", "space": {"loss.eig": {"low": 0.1, "high": 1}}},
+            "a grid needs a step or a list of values",
+        ),
+        (
+            {"sampler": "grid", "space": {"loss.eig": list(range(4000)), "loss.rec": list(range(4000))}},
+            "10000000 at most",
+        ),
+    ],
+)
+def test_a_mistake_is_named(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Plan.of({"space": SPACE, "trials": 3} | changes)
+
+
+@pytest.mark.parametrize("values", [None, [1], "tpe"])
+def test_what_is_no_plan(values: object) -> None:
+    with pytest.raises(InputError, match="a plan should map names"):
+        Plan.of(values)
+
+
+def test_a_missing_plan_is_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no search plan 'oscilators'; did you mean 'oscillators'\?"):
+        Plan.load("oscilators")
+    (tmp_path / "empty.yaml").write_text("")
+    with pytest.raises(InputError, match="space is missing in the plan"):
+        Plan.load(tmp_path / "empty.yaml")
+
+
+@pytest.mark.parametrize("name", plans())
+def test_a_shipped_plan_says_what_its_trials_are(name: str) -> None:
+    plan = Plan.load(name)
+    point = {key: values[0] if isinstance(values, list) else values.low for key, values in plan.space.items()}
+    settings = plan.trial_settings(point)
+    assert settings.data.val_fraction > 0
+    assert settings.model.k == point["model.k"]
+    assert Plan.of({**plan.model_dump()}) == plan
+
+
+def test_the_papers_grid() -> None:
+    sprites, timit = Plan.load("paper-sprites"), Plan.load("paper-timit")
+    assert (sprites.sampler, sprites.num_trials, timit.num_trials) == ("grid", 27_000, 5400)
+    weights = [1, 3, 5, 10, 15, 20]
+    assert sprites.space["loss.rec"] == sprites.space["loss.pred"] == sprites.space["loss.eig"] == weights
+    assert (sprites.space["spectrum.radius"], timit.space["spectrum.radius"]) == ([0.4, 0.5, 0.55, 0.6, 0.65], [0])
+    for plan in (sprites, timit):
+        for name, low, high in (("model.k", 40, 200), ("spectrum.static", 4, 20)):
+            values = plan.space[name]
+            assert isinstance(values, list)
+            assert (min(values), max(values)) == (low, high)
+
+
+def test_a_base_may_lie_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Settings.load("demo").replaced({"model": {"h": 77}}).save(tmp_path / "base.yaml")
+    (tmp_path / "search.yaml").write_text("base: base.yaml\nspace: {model.k: [24, 28]}\ntrials: 2\n")
+    monkeypatch.chdir("/")
+    assert Plan.load(tmp_path / "search.yaml").trial_settings({"model.k": 24}).model.h == 77
+
+
+def test_the_same_search_on_another_machine() -> None:
+    one, two = (
+        Plan.of({"space": SPACE, "trials": count, "settings": {"data": {"path": path}, "train": {"device": device}}})
+        for count, path, device in ((3, "a", "cpu"), (9, "/b", "cuda"))
+    )
+    assert one.identity() == two.identity()
+    assert one.identity() != Plan.of({"space": SPACE, "trials": 3, "settings": {"train": {"lr": 0.1}}}).identity()
+
+
+def test_every_figure_is_described() -> None:
+    assert set(Plan.of({"space": SPACE, "trials": 1}).figures) < set(FIGURES)
