@@ -4,6 +4,7 @@ import wave
 from pathlib import Path
 
 import numpy as np
+import pytest
 from examples import own_model, series, sound, video
 from PIL import Image
 
@@ -11,6 +12,7 @@ from diskoop.models.autoencoder import NETWORKS
 from tests.helpers.media import tone, write_sound
 
 
+@pytest.mark.slow
 def test_video(tmp_path: Path) -> None:
     picture = video.main(tmp_path, quick=True)
     assert np.asarray(Image.open(picture).convert("L")).std() > 10

@@ -91,7 +91,7 @@ def test_words_that_are_no_text_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
 def test_a_lack_of_memory_is_one_sentence(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raise_error(*_: object) -> None:
+    def raise_error(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("diskoop.data.open_data", raise_error)

@@ -73,6 +73,7 @@ def test_a_new_name_that_finds_no_room_leaves_the_old_one(disk: Path) -> None:
     assert load(disk / "run").require_factors().names == ["dance"]
 
 
+@pytest.mark.slow
 def test_a_training_that_fills_the_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
     words = ("train", *TINY_OVERRIDES, "train.epochs=3", "train.save_every=1", "--out", "run")
     assert diskoop(*words, cwd=tmp_path).returncode == 0

@@ -63,7 +63,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "number",
     [
         pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-        signal.SIGTERM,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
         signal.SIGKILL,
     ],
@@ -138,6 +138,7 @@ def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals
 
 
 @POSIX
+@pytest.mark.slow
 def test_what_a_killed_drawing_left_is_removed_by_the_next_command(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     process = start("data", "puppets", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))

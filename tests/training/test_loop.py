@@ -83,6 +83,7 @@ def test_another_seed_is_another_run(undisturbed: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "model.safetensors").read_bytes() != (undisturbed / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_video_resumes_bit_equal_too(tmp_path: Path) -> None:
     loop.train(VIDEO, tmp_path / "a", reporter=Quiet())
     with pytest.raises(MemoryError):
@@ -102,6 +103,7 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("lagging")
+@pytest.mark.slow
 def test_steps_that_lag_are_counted_and_resumed_alike(undisturbed: Path, tmp_path: Path) -> None:
     loop.train(SMALL, tmp_path / "whole", reporter=Quiet())
     wanted = rows(undisturbed)
@@ -227,6 +229,7 @@ def test_a_run_that_was_ended_early_and_lost_its_last_files_gets_them(undisturbe
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_model_beside_pca_resumes_bit_equal_without_another_pca(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

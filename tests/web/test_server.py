@@ -262,7 +262,8 @@ def test_ctrl_c_ends_it(series_run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 def test_an_explorer_whose_terminal_is_closed_ends_quietly_and_leaves_nothing(
     number: signal.Signals, series_run: Path, tmp_path: Path
 ) -> None:

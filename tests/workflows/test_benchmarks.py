@@ -26,6 +26,7 @@ MEASURES = {
 TINY = {name: Section(SECTIONS[name].description, measure) for name, measure in MEASURES.items()}
 
 
+@pytest.mark.slow
 def test_every_section_is_measured_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(TINY) == list(SECTIONS)
     facts = json.loads(json.dumps(run_benchmarks([], "cpu", 1, 1, TINY)))

@@ -109,6 +109,7 @@ def test_an_interrupted_evaluation_goes_on(series: Path, tmp_path: Path, monkeyp
     assert "ours: factor swaps\n" in again.stderr
 
 
+@pytest.mark.slow
 def test_factors_of_a_model_that_learnt_nothing_are_measured_and_not_saved(video_run: Path, tmp_path: Path) -> None:
     shutil.copytree(video_run, tmp_path / "run")
     reporter = Quiet()

@@ -180,6 +180,7 @@ def test_a_map_of_clips_is_scored(copied_run: Path, tmp_path: Path) -> None:
     assert "unknown label 'levle'" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_factors_that_are_there_are_listed_below_a_poor_verdict(video_run: Path, tmp_path: Path) -> None:
     """Whoever asked for them anyway need not say so again."""
     shutil.copytree(video_run, tmp_path / "run")

@@ -143,6 +143,7 @@ def test_trials_that_all_fail_are_an_error(tmp_path: Path) -> None:
 
 
 @POSIX
+@pytest.mark.slow
 def test_ctrl_c_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = PLAN | {"space": {"loss.eig": {"low": 0.1, "high": 10}}, "trials": 3}
     plan = Plan.of(values | {"settings": PLAN["settings"] | {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}}})

@@ -102,8 +102,9 @@ def swap_consistency(run: Run, parts: Decomposition, config: EvalConfig) -> Swap
     again, own = run.decompose(frames), parts.code("static")
     distance = (again.code("static") - swapped.code("static")).square().mean().sqrt()
     before, after = parts.dynamic.double(), again.dynamic.double()
-    real = torch.ones(before.shape[:2], dtype=torch.bool, device=before.device) if parts.mask is None else parts.mask
-    before, after = before[real], after[:, : before.shape[1]][real]  # (frames, k)
+    time = after.shape[1]  # a swap is as long as the shorter of both sequences
+    exists = torch.ones(after.shape[:2], dtype=torch.bool) if swapped.mask is None else swapped.mask[:, :time]
+    before, after = before[:, :time][exists.to(before.device)], after[exists.to(after.device)]  # (frames, k)
     spread = (before - before.mean(0)).square().sum()
     return SwapConsistency(
         float(distance / (own - own.mean(0)).square().mean().sqrt()),

@@ -50,6 +50,7 @@ def test_labels_follow_the_index() -> None:
     np.testing.assert_array_equal(character * 9 + labels["action"], np.arange(COUNT))
 
 
+@pytest.mark.slow
 def test_draws_the_same_bytes_again_and_reports_every_sequence(sequences: np.ndarray) -> None:
     again, reports = np.full(sequences.shape, 77, np.uint8), list[int]()
     puppets.draw(SIZE, again, reports.append)
