@@ -83,6 +83,7 @@ def test_the_papers_training_is_as_long_as_its_set_says() -> None:
     assert CASES["Sprites"].frame_shape == (3, 64, 64)
 
 
+@pytest.mark.slow
 def test_a_table_for_each_case() -> None:
     ours = [f"plain, {precision}" for precision in supported_precisions(CPU) if precision != "float32"]
     variants = {"video": ["as the paper reads", "plain", *ours], "cycle": ["plain", *ours]}

@@ -31,6 +31,7 @@ def swap_static(run: Run) -> np.ndarray:
     return run.decompose(clips).swap("static", np.roll(np.arange(40), 1)).decode()
 
 
+@pytest.mark.slow
 def test_a_folder_has_what_it_needs_and_nothing_else(made: tuple[Made, Path]) -> None:
     facts, folder = made
     assert set(file_contents(folder)) == {*KEPT, SCORES} == set(facts.sizes)
@@ -44,6 +45,7 @@ def test_a_folder_has_what_it_needs_and_nothing_else(made: tuple[Made, Path]) ->
     assert list(folder.parent.iterdir()) == [folder]
 
 
+@pytest.mark.slow
 def test_rounding_changes_next_to_nothing(made: tuple[Made, Path], series_run: Path) -> None:
     before, run = load(series_run), load(made[1])
     weights, _ = read_tensors(run.folder.model, "model")
@@ -57,6 +59,7 @@ def test_rounding_changes_next_to_nothing(made: tuple[Made, Path], series_run: P
     assert made[0].difference < 0.02
 
 
+@pytest.mark.slow
 def test_factors_have_the_names_of_labels(made: tuple[Made, Path]) -> None:
     matched = made[0].scores["matched"]
     for label, names in matched.items():
@@ -77,6 +80,7 @@ def test_parts_that_are_not_divided_are_one_factor_each(
         )  # but for static directions that are not visible
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_files(made: tuple[Made, Path], series_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "again"
     out.mkdir()

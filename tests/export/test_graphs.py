@@ -21,6 +21,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return load(request.getfixturevalue(request.param))
 
 
+@pytest.mark.slow
 def test_graphs_swap_as_the_run_does(run: Run, tmp_path: Path) -> None:
     clips = run.data("all")
     frames = 8

@@ -349,6 +349,7 @@ def test_it_appears_whole_or_not_at_all(series_run: Path, tmp_path: Path, monkey
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_the_command(series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = Path(shutil.copytree(series_run, tmp_path / "run"))
     facts = answer("report", "run", cwd=tmp_path)
