@@ -21,6 +21,7 @@ from diskoop.data.splits import split_in_order
 from diskoop.distributed import join
 from diskoop.run_folder import RunFolder
 from diskoop.settings import DataSettings, Settings, parse_overrides
+from diskoop.training.cuda_graph import CapturedStep
 from diskoop.training.frozen_operator import fit_frozen_operator
 from diskoop.training.loop import Trainer, resume, train
 from diskoop.training.step import StepOutput
@@ -38,6 +39,11 @@ CASES: dict[str, dict[str, Any]] = {
         **_SMALL, **_EVERYTHING, "data": {"name": "video", "val_fraction": 0.3},
         "model": {**_SMALL["model"], "dropout": 0.2, "noise": 0.005, "dynamic_noise": 0.5},
         "train": {**_TRAIN, "blur": True, "augment": True},
+    },
+    "video to capture": {
+        **_SMALL, **_EVERYTHING, "data": {"name": "video", "val_fraction": 0.3},
+        "model": {**_SMALL["model"], "dropout": 0.2, "noise": 0.005, "dynamic_noise": 0.5},
+        "train": {**_TRAIN, "blur": True, "grad_clip": 1.0},
     },
     "one validation sequence": {
         **_SMALL, "data": {"name": "masked video", "val_fraction": 0.03}, "train": _TRAIN,
@@ -73,6 +79,28 @@ def register_sets() -> None:
     """Small random data sets, some with sequences of unequal length."""
     for name in ("video", "masked video", "masked signals"):
         register_data_set(name, partial(_load, name), options=("val_fraction",))
+
+
+CAPTURED = ("video to capture", "masked signals")  # cases that the stages of a captured step are tried on
+
+
+def record_captured(case: str, captured: bool = True) -> dict[str, NDArray[Any]]:
+    """Losses and weights of a few steps with a validation between them, by stages as on CUDA or by plain steps."""
+    trainer = Trainer(Settings.of(CASES[case]), RunFolder(Path("none")), Quiet())
+    if captured:
+        own = trainer.batch_size // trainer.processes.count
+        trainer.step = CapturedStep(trainer.objective, trainer.optimizer, trainer.train_set, own)
+    outputs: list[StepOutput] = []
+    for step in range(STEPS):
+        trainer.objective.train()
+        for batch in trainer.loader(trainer._batch_indices(step, step + 1)):
+            outputs += trainer._train_step(trainer._as_slice(batch))
+        outputs += trainer.step.flush()
+        trainer._validate()
+    found = {f"{step} {name}": np.array(value) for step, each in enumerate(outputs) for name, value in each.terms.items()}
+    found |= {f"{step} norm": np.array(each.norm) for step, each in enumerate(outputs)}
+    found |= {f"state {name}": tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
 
 
 def record_steps(case: str) -> dict[str, NDArray[Any]]:
@@ -159,6 +187,10 @@ def record_cases() -> None:
         found = record_steps(case)
         if processes.is_main:
             save_file(found, f"{number}.safetensors")
+    for case in CAPTURED:
+        found = record_captured(case)
+        if processes.is_main:
+            save_file(found, f"captured {case}.safetensors")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,16 @@ from diskoop.errors import InputError
 from diskoop.launch import relaunched
 from diskoop.tensor_files import read_tensors
 from diskoop.training import loop
-from tests.helpers.processes import CASES, DISTURBED, ROOT, record_steps, register_sets, start_processes
+from tests.helpers.processes import (
+    CAPTURED,
+    CASES,
+    DISTURBED,
+    ROOT,
+    record_captured,
+    record_steps,
+    register_sets,
+    start_processes,
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +55,15 @@ def test_two_processes_equal_one(case: str, recorded: Path) -> None:
     assert two.keys() == one.keys()
     for name, value in one.items():
         assert np.allclose(two[name], value, rtol=1e-7, atol=1e-9 * max(1.0, np.abs(value).max())), name
+
+
+@pytest.mark.parametrize("case", CAPTURED)
+def test_stages_of_two_processes_take_the_plain_steps_of_one(case: str, recorded: Path) -> None:
+    """The stages that CUDA captures, uncaptured on the CPU, with sums over processes inside them."""
+    two, one = load_file(recorded / f"captured {case}.safetensors"), record_captured(case, captured=False)
+    assert two.keys() == one.keys()
+    for name, value in one.items():
+        assert np.allclose(two[name], value, rtol=1e-6, atol=1e-9 * max(1.0, np.abs(value).max())), name
 
 
 SERIES = [

@@ -29,7 +29,7 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):
         if not self.training:
             return super().forward(x)
         y = x.to(self.weight.dtype)
-        own = torch.tensor([y.numel() // y.shape[1]], dtype=y.dtype, device=y.device)
+        own = y.new_full((1,), y.numel() // y.shape[1])
         sums = self.processes.sum(torch.cat([own, y.sum((0, 2, 3))]))
         count, mean = sums[0].detach(), sums[1:] / sums[0]
         # Not from sums of squares, which would lose a small variance beside a large mean.

@@ -463,7 +463,7 @@ def second_moment(z: Tensor, mask: Tensor | None, total: SumOverProcesses | None
     """
     z = to_float64(z.detach())
     if total is not None:
-        mask = torch.ones(z.shape[:2], dtype=torch.bool) if mask is None else mask
+        mask = torch.ones(z.shape[:2], dtype=torch.bool, device=z.device) if mask is None else mask
         z = torch.where(mask.to(z.device).unsqueeze(-1), z, 0.0)
         sums: Tensor = total(z.flatten(0, 1).mT @ z.flatten(0, 1))
         return sums / total(mask.sum())

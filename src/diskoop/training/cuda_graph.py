@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diskoop.data.sequences import Sequences
+from diskoop.distributed import Shard, average_gradients
 from diskoop.errors import InputError
 from diskoop.kernels.availability import kernels_run
 from diskoop.losses import LossTerm, Penalties, Stage, weighted_sum
@@ -63,11 +64,14 @@ class CapturedStep:
     On CUDA each stage is captured once and replayed, with one launch instead of hundreds. On other devices the same
     stages run eagerly, for tests.
 
+    Several processes (`objective.processes`) each run the stages on their own part of a batch. What they sum, NCCL sums
+    inside the graphs; the CPUs all find the spectrum of the same operator.
+
     Args:
         objective: the loss to minimise.
         optimizer: of the objective's parameters.
         data: the data set of the batches, which are padded to its longest sequence.
-        batch_size: sequences in a batch.
+        batch_size: sequences of a batch in this process.
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class CapturedStep:
         self.mask = (
             None if data.mask is None else torch.ones(batch_size, data.shape[1], dtype=torch.bool, device=self.device)
         )
-        self.draws = BufferedDraws()
+        self.processes = objective.processes
+        self.shard = Shard.of(self.processes, batch_size)
+        self.draws = BufferedDraws(self.shard)
         count = len(objective.terms) + 1
         self.outgoing = HostDeviceBuffer.zeros([5 * k * k + count], self.device)
         # Sums of pairs (past, cross), C and the inverse of its system, the second moment, the losses and the norm.
@@ -114,6 +120,7 @@ class CapturedStep:
         return self._run(generator)
 
     def _run(self, generator: torch.Generator) -> list[StepOutput]:
+        self.objective.shard = self.shard  # a validation has others
         self.draws.refill(generator)
         self.stages["encode"]()
         with single_threaded() if self.on_cuda else nullcontext():
@@ -184,9 +191,10 @@ class CapturedStep:
             x = self.units.to_model(self.raw).to(self.weights[0].dtype) if self.is_video else self.raw
             self.x, self.z = x, self.objective.latents(x, self.mask, self.draws)
         with full_precision(self.z):
-            self.pairs = torch.stack(pair_sums(self.z, self.mask))
+            self.pairs = self.processes.sum(torch.stack(pair_sums(self.z, self.mask)))
             if self.has_noise:
-                self.moment.device.copy_(second_moment(self.z, self.mask))
+                total = None if self.processes.count == 1 else self.processes.sum
+                self.moment.device.copy_(second_moment(self.z, self.mask, total))
         self.sums.device.copy_(self.pairs.detach())
         if self.solves_on_device:
             from diskoop.kernels.ridge_solver import solve_ridge
@@ -232,10 +240,12 @@ class CapturedStep:
         ridge = self.objective.settings.model.ridge
         pairs = torch.stack(ridge_gradient(self.C_leaf.grad + gradient, C, inverse, ridge))
         torch.autograd.backward([self.z, self.pairs], [self.z_leaf.grad, pairs])
+        average_gradients(self.processes, self.weights)
         norm = clip_gradients(self.weights, self.objective.settings.train.grad_clip)
         self.optimizer.step()
         losses = [*(self.values[term.name] for term in self.objective.terms), norm]
-        torch.stack([value.detach().double() for value in losses], out=self.losses.device)
+        own = torch.stack([value.detach().double() for value in losses])
+        self.losses.device.copy_(self.shard.mean_over_processes(own))
         if not self.on_cuda:
             self.optimizer.zero_grad()
 
@@ -318,9 +328,11 @@ class CapturedStep:
         for name in ("x", "z", "pairs", "z_leaf", "C_leaf", "batch", "values"):
             delattr(self, name)
         self.draws.refill(torch.Generator(self.device))
+        # NCCL has a thread of its own, whose calls must not count as part of what is captured.
+        mode = "global" if self.processes.count == 1 else "thread_local"
         for name, stage in list(self.stages.items()):
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, stream=stream):
+            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=mode):
                 stage()
             self.stages[name] = graph.replay
         torch.cuda.current_stream().wait_stream(stream)
@@ -388,9 +400,13 @@ class HostDeviceBuffer:
 
 
 class BufferedDraws:
-    """Random numbers at fixed addresses: allocated at the first request, refilled for every step."""
+    """Random numbers at fixed addresses: allocated at the first request, refilled for every step.
 
-    def __init__(self) -> None:
+    They are drawn for the whole batch, of which every process takes its own rows.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
         self.buffers: list[tuple[Callable[..., Tensor], Tensor]] = []
         self.position = 0  # of the next request
 
@@ -402,10 +418,10 @@ class BufferedDraws:
 
     def _buffer(self, fill: Callable[..., Tensor], shape: Sequence[int], like: Tensor) -> Tensor:
         if self.position == len(self.buffers):
-            empty = torch.empty(shape, device=like.device, dtype=like.dtype)
+            empty = torch.empty(self.shard.shape(shape), device=like.device, dtype=like.dtype)
             self.buffers.append((fill, fill(empty, generator=self.generator)))
         self.position += 1
-        return self.buffers[self.position - 1][1]
+        return self.shard.own(self.buffers[self.position - 1][1])
 
     def refill(self, generator: torch.Generator) -> None:
         """Draw all buffers anew from `generator`, in the order of the first requests, which is that of a plain step."""

@@ -318,7 +318,7 @@ class Trainer:
         log(f"{self.train_set.name}: {count} of shape {shape} on {self.device}{precision}{shared}")
         for note in self.train_set.notes:
             log(note)
-        if self.device.type == "cuda" and (obstacle := self._capture_obstacle()):
+        if self.device.type == "cuda" and (obstacle := capture_obstacle(self.settings, self.train_set)):
             log(f"steps are not captured, which is slower: {obstacle}")
         if options.patience and self.val_set is None:
             log("nothing validates, so training runs to its last step whatever train.patience says")
@@ -399,16 +399,11 @@ class Trainer:
                 module.processes = ALONE
         return alone
 
-    def _capture_obstacle(self) -> str | None:
-        """Why a step cannot be captured; None if it can."""
-        if self.processes.count > 1:
-            return "several processes share each batch"
-        return capture_obstacle(self.settings, self.train_set)
-
     def _make_step(self) -> Step:
         """A captured step on CUDA where possible, else a plain one."""
-        if self.device.type == "cuda" and self._capture_obstacle() is None:
-            return CapturedStep(self.objective, self.optimizer, self.train_set, self.batch_size)
+        if self.device.type == "cuda" and capture_obstacle(self.settings, self.train_set) is None:
+            own = self.batch_size // self.processes.count
+            return CapturedStep(self.objective, self.optimizer, self.train_set, own)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
     def _train_interval(self, bar: ProgressBar, caught: list[int]) -> None:
@@ -499,8 +494,10 @@ class Trainer:
         state = self.state
         is_validated = bool(state.history) and state.history[-1]["step"] == state.step
         is_between_validations = state.step % self.interval != 0 and state.step < self.total
-        # The main process may be the one that is lost. One during a validation leaves a state that cannot be resumed.
-        if (is_validated or is_between_validations) and self.processes.rank < 2:
+        # The main process may be the one that is lost. One during a validation leaves a state that cannot be resumed,
+        # and so do captured stages, which may have been replayed in part.
+        is_whole = isinstance(self.step, PlainStep) and (is_validated or is_between_validations)
+        if is_whole and self.processes.rank < 2:
             self.save()
             return Stopped(f"{error}; {self._interrupted()}")
         return Stopped(f"{error}; {self.resume_command} goes on from the last checkpoint")
