@@ -84,7 +84,7 @@ class Processes:
     def copy_from_main(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite `tensors` with those of the main process."""
         if self.count > 1:
-            with _lost_processes():
+            with lost_processes():
                 for tensor in tensors:
                     content = tensor.detach().contiguous()  # channels_last is not
                     dist.broadcast(content, 0)
@@ -197,7 +197,7 @@ class _Sum(torch.autograd.Function):
 
 def _reduced(x: Tensor, operation: Any = dist.ReduceOp.SUM) -> Tensor:
     total = x.detach().clone(memory_format=torch.contiguous_format)
-    with _lost_processes():
+    with lost_processes():
         dist.all_reduce(total, operation)
     return total
 
@@ -214,7 +214,7 @@ def average_gradients(processes: Processes, weights: Sequence[Tensor]) -> None:
 
 
 @contextmanager
-def _lost_processes() -> Iterator[None]:
+def lost_processes() -> Iterator[None]:
     """Turn the errors of a collective into LostProcessError."""
     try:
         yield

@@ -29,6 +29,7 @@ from diskoop.models.linear import fit_principal_components
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.numerics.operator import Operator, fit_operator, float64_device
 from diskoop.numerics.spectrum import MODE_ORDERS, Spectrum
+from diskoop.parallel import apply
 from diskoop.plots.spectra import draw_spectrum
 from diskoop.plots.style import figure_bytes
 from diskoop.run_folder import RunFolder, load_model, load_operator, load_settings, read_metrics
@@ -99,9 +100,9 @@ class Run:
             loader = prefetch(clips, batches, weight.dtype, pinned=True)
         else:  # a reading thread would only take turns with the networks
             loader = (Batch(indices, *clips.read_batch(indices, weight.dtype), 0.0) for indices in batches)
-        for batch in loader:
-            latents = self.model.encode(*clips.move_batch(batch.x, batch.mask, weight))
-            z[batch.indices[0] : batch.indices[-1] + 1, : latents.shape[1]] = latents
+        moved = (clips.move_batch(batch.x, batch.mask, weight) for batch in loader)
+        for indices, latents in zip(batches, apply(self.model, "encode", moved), strict=True):
+            z[indices[0] : indices[-1] + 1, : latents.shape[1]] = latents
         mask = None if clips.mask is None else torch.from_numpy(clips.mask).to(home)
         z = z if mask is None else torch.where(mask.unsqueeze(-1), z, 0.0)
         choice = self.settings.spectrum

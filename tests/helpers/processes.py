@@ -1,10 +1,13 @@
 """Several processes that work together, as torchrun would start them, and what trainings in them compute."""
 
+import copy
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
+from torch import Tensor
 
+from diskoop.cli import app
 from diskoop.data import register_data_set
 from diskoop.data.batches import Batch
 from diskoop.data.sequences import Sequences, Units
 from diskoop.data.splits import split_in_order
 from diskoop.distributed import join
+from diskoop.models.autoencoder import KoopmanAutoencoder
+from diskoop.parallel import lead_or_serve
+from diskoop.run import load
 from diskoop.run_folder import RunFolder
 from diskoop.settings import DataSettings, Settings, parse_overrides
 from diskoop.training.cuda_graph import CapturedStep
@@ -97,8 +105,10 @@ def record_captured(case: str, captured: bool = True) -> dict[str, NDArray[Any]]
             outputs += trainer._train_step(trainer._as_slice(batch))
         outputs += trainer.step.flush()
         trainer._validate()
-    found = {f"{step} {name}": np.array(value) for step, each in enumerate(outputs) for name, value in each.terms.items()}
-    found |= {f"{step} norm": np.array(each.norm) for step, each in enumerate(outputs)}
+    found: dict[str, NDArray[Any]] = {}
+    for step, each in enumerate(outputs):
+        found |= {f"{step} {name}": np.array(value) for name, value in each.terms.items()}
+        found[f"{step} norm"] = np.array(each.norm)
     found |= {f"state {name}": tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
     return {name: np.ascontiguousarray(value) for name, value in found.items()}
 
@@ -122,6 +132,22 @@ def record_steps(case: str) -> dict[str, NDArray[Any]]:
     found["operator"] = operator.matrix.numpy()
     found["counts"] = np.array([operator.sequences, operator.steps])
     return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def record_edits(run_path: str) -> dict[str, NDArray[Any]]:
+    """Training sequences encoded, swapped and decoded by two models; weights of the second change between its uses."""
+    run = load(run_path)
+    clips = run.data("train")
+    found: dict[str, NDArray[Any]] = {}
+    other = replace(run, model=copy.deepcopy(run.model))
+    for name, each in {"run": run, "other": other, "changed": other, "again": run}.items():
+        if name == "changed":
+            with torch.no_grad():
+                next(each.model.parameters()).mul_(1.5)
+        parts = each.decompose(clips)
+        found[f"{name} z"] = parts.z.numpy()
+        found[f"{name} swapped"] = parts.swap("static", np.roll(np.arange(len(clips)), 1)).decode()
+    return found
 
 
 def environment(rank: int, count: int, port: int) -> dict[str, str]:
@@ -154,7 +180,9 @@ def start_processes(*words: str, count: int, cwd: Path | list[Path]) -> list[sub
 
 
 def main(words: list[str]) -> None:
-    """`train FOLDER SECTION.KEY=VALUE...`, `disturb SIGNAL` before that, `resume FOLDER`, or record every case."""
+    """`train FOLDER SECTION.KEY=VALUE...`, `disturb SIGNAL` before that, `resume FOLDER`, `edit FOLDER`, `lose RANK`
+    with a command of diskoop, or record every case.
+    """
     torch.set_num_threads(1)
     if words[:1] == ["disturb"]:
         disturb_last(int(words[1]))
@@ -163,6 +191,13 @@ def main(words: list[str]) -> None:
         train(Settings.of(parse_overrides(words[2:])), words[1])
     elif words[:1] == ["resume"]:
         resume(words[1])
+    elif words[:1] == ["lose"]:
+        lose_when_encoding(int(words[1]))
+        sys.argv = ["diskoop", *words[2:]]
+        app.main()
+    elif words[:1] == ["edit"]:
+        if lead_or_serve():
+            save_file(record_edits(words[1]), "edits.safetensors")
     else:
         record_cases()
 
@@ -177,6 +212,18 @@ def disturb_last(number: int) -> None:
         return train_step(trainer, batch)
 
     Trainer._train_step = disturbed  # type: ignore[assignment, method-assign]
+
+
+def lose_when_encoding(rank: int) -> None:
+    """Have a process kill itself when it encodes."""
+    encode = KoopmanAutoencoder.encode
+
+    def lost(model: KoopmanAutoencoder, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if os.environ["RANK"] == str(rank):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return encode(model, x, mask)
+
+    KoopmanAutoencoder.encode = lost  # type: ignore[assignment, method-assign]
 
 
 def record_cases() -> None:

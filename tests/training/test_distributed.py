@@ -168,9 +168,10 @@ def test_batches_have_equal_parts() -> None:
 def test_other_commands_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    result = CliRunner().invoke(app, ["factors", "run"])
+    result = CliRunner().invoke(app, ["explore", "run"])
     assert isinstance(result.exception, InputError)
-    assert "torchrun starts `diskoop train` only, got `diskoop factors`" in str(result.exception)
+    assert "torchrun starts train, factors, swap, " in str(result.exception)
+    assert "got `diskoop explore`; start that without it" in str(result.exception)
 
 
 def test_the_command_that_starts_as_many_processes_again(monkeypatch: pytest.MonkeyPatch) -> None:

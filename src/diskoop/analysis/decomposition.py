@@ -18,6 +18,7 @@ from diskoop.numerics.factors import Factor, swap
 from diskoop.numerics.mixing import Weights, over_two
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import ModeOrder, Spectrum
+from diskoop.parallel import apply
 
 CHUNK = 64  # sequences that a network processes at once, so that memory does not grow with the set
 GPU_ELEMENTS = 2**25  # elements of frames on a GPU, which idles between small chunks
@@ -275,14 +276,14 @@ class Decomposition:
             start += len(x)
             yield x
 
-    @torch.no_grad()
     def outputs(self) -> Iterator[Tensor]:
         """Decoded chunks (count, time, ...) in the model's units, including padding."""
         self.model.eval()
         shape = (self.z.shape[1], *self.clips.shape[2:])
         device = next(self.model.parameters(), self.z).device  # on MPS not that of the latents, which are float64
-        for z in self.z.split(chunk_size(device, shape)):  # type: ignore[no-untyped-call]
-            yield self.model.decode(z.to(device)).to(self.z.device)
+        chunks = self.z.split(chunk_size(device, shape))  # type: ignore[no-untyped-call]
+        for x in apply(self.model, "decode", ([z.to(device)] for z in chunks)):
+            yield x.to(self.z.device)
 
     def original(self, index: int) -> NDArray[Any]:
         """Frames (time, ...) of a sequence as it was given, whatever was edited."""

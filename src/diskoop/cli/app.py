@@ -25,7 +25,7 @@ from diskoop.cli.search import search
 from diskoop.cli.training import demo, train
 from diskoop.errors import InputError, ResourceError, Stopped
 from diskoop.input_files import require_text
-from diskoop.launch import is_launched
+from diskoop.launch import is_launched, is_main
 from diskoop.memory import is_exhausted, lacks_memory, memory_sentence
 from diskoop.signals import stop_signals
 
@@ -34,6 +34,9 @@ COMMANDS = (
     demo, data, train, factors, swap, sample, forecast, explore, report, evaluate, compare, reproduce, search,
     export, bench, cache,
 )  # fmt: skip
+
+# Commands whose encoding and decoding several processes share; they share every batch of `train`.
+SHARED = ("factors", "swap", "sample", "forecast", "evaluate", "compare", "report")
 
 # Waiting OpenMP threads should sleep soon: next to another busy program, a step that spins takes ten times as long.
 # GNU's OpenMP reads this when torch loads it.
@@ -63,10 +66,17 @@ def common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    if is_launched() and context.invoked_subcommand != "train":
+    if not is_launched() or context.invoked_subcommand == "train":
+        return
+    if context.invoked_subcommand not in SHARED:
         raise InputError(
-            f"torchrun starts `diskoop train` only, got `diskoop {context.invoked_subcommand}`; start that without it"
+            f"torchrun starts {', '.join(('train', *SHARED))}, got `diskoop {context.invoked_subcommand}`; start that "
+            "without it"
         )
+    from diskoop.parallel import lead_or_serve
+
+    if not lead_or_serve():
+        raise typer.Exit
 
 
 def main() -> None:
@@ -86,7 +96,7 @@ def main() -> None:
     except _OutputFailed as error:
         _end_output(error.__cause__)
     except KeyboardInterrupt:  # before or after typer, which takes it for the end of a command
-        _fail("stopped", 1)
+        _stopped()
     except InputError as error:
         _fail(str(error), 2)
     except (Stopped, ResourceError) as error:
@@ -99,7 +109,7 @@ def main() -> None:
         _fail(memory_sentence(error), 1)
     except SystemExit as end:
         if end.code == 130:  # typer's code for Ctrl-C
-            _fail("stopped", 1)
+            _stopped()
         raise
 
 
@@ -146,6 +156,13 @@ def _end_output(error: BaseException | None) -> None:
     if isinstance(error, BrokenPipeError):
         sys.exit(1)
     _fail(f"cannot write to the standard output: {getattr(error, 'strerror', None) or error}", 1)
+
+
+def _stopped() -> None:
+    """End after Ctrl-C; of several processes one says so."""
+    if not is_main():
+        sys.exit(1)
+    _fail("stopped", 1)
 
 
 def _fail(sentence: str, code: int) -> None:

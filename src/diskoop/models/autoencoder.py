@@ -51,6 +51,7 @@ class KoopmanAutoencoder(nn.Module):
         self.decoder = decoder
         self.ridge = ridge
         self.scope = scope
+        self.architecture: tuple[ModelSettings, tuple[int, ...]] | None = None  # that `build_model` built it from
 
     @classmethod
     def for_shape(
@@ -161,7 +162,9 @@ def build_model(settings: ModelSettings, frame: Sequence[int]) -> KoopmanAutoenc
     if settings.pca_skip:
         encoder = ResidualEncoder(encoder, frame, settings.k, settings.pooled)
         decoder = ResidualDecoder(without_sigmoid(decoder), frame, settings.k)
-    return KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope, settings.pooled)
+    model = KoopmanAutoencoder(encoder, decoder, settings.ridge, settings.operator_scope, settings.pooled)
+    model.architecture = settings, tuple(frame)
+    return model
 
 
 def _builder(settings: ModelSettings, frame: Sequence[int]) -> NetworkBuilder:
