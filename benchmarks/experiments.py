@@ -35,9 +35,9 @@ from diskoop.analysis.forecasting import fit_dmd, forecast_errors
 from diskoop.data import open_data
 from diskoop.data.sequences import SPLITS, Sequences, SplitName
 from diskoop.evaluation.classifiers import Classifier, load_or_train_classifier
+from diskoop.evaluation.protocols.swaps import measure_swaps
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, to_records
-from diskoop.evaluation.swaps import measure_swaps
 from diskoop.run import Run, load
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.settings import Settings, merged, parse_overrides

@@ -22,9 +22,9 @@ from diskoop.analysis.discovery.factors import assemble_factors
 from diskoop.analysis.discovery.results import DiscoveryResult
 from diskoop.data import Sequences
 from diskoop.errors import InputError
+from diskoop.evaluation.protocols.swaps import match_factors
 from diskoop.evaluation.registry import EvalConfig
 from diskoop.evaluation.results import ModelResults
-from diskoop.evaluation.swaps import match_factors
 from diskoop.examples_file import save_examples
 from diskoop.run import HeldOut, Run, load
 from diskoop.run_folder import (

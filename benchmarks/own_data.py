@@ -22,11 +22,11 @@ from diskoop.data import Sequences, open_data, register_data_set
 from diskoop.data.registry import DATA_SETS
 from diskoop.evaluation.baselines import pca_dmd, slow_features
 from diskoop.evaluation.metrics import distinct_pairs, eer_differences, equal_error_rate
-from diskoop.evaluation.probes import fit_probe
-from diskoop.evaluation.reconstruction import measure_errors
+from diskoop.evaluation.protocols.probes import fit_probe
+from diskoop.evaluation.protocols.reconstruction import measure_errors
+from diskoop.evaluation.protocols.speech import measure_phones
 from diskoop.evaluation.registry import EvalContext
 from diskoop.evaluation.results import Key
-from diskoop.evaluation.speech import measure_phones
 from diskoop.numerics.factors import SPECTRAL_PARTS
 from diskoop.run import Run, load, train
 from diskoop.settings import DataSettings

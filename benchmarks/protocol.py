@@ -18,8 +18,8 @@ import torch
 from diskoop.bench.inference import NUM_CLASSES, untrained_classifier
 from diskoop.data.sequences import PIXELS, Sequences
 from diskoop.evaluation.baselines import untrained_network
+from diskoop.evaluation.protocols.sampling import SAMPLING_MODES, sample_parts
 from diskoop.evaluation.registry import EvalConfig, EvalContext
-from diskoop.evaluation.sampling import SAMPLING_MODES, sample_parts
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics.operator import Operator
 from diskoop.run import Run

@@ -16,9 +16,9 @@ import torch
 
 from diskoop.data import open_data
 from diskoop.evaluation.classifiers import load_or_train_classifier
+from diskoop.evaluation.protocols.swaps import measure_swaps
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key
-from diskoop.evaluation.swaps import measure_swaps
 from diskoop.run import load
 from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings

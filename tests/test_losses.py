@@ -10,7 +10,7 @@ import torch
 
 from diskoop.data import open_data
 from diskoop.kernels import accelerate
-from diskoop.losses import LOSS_TERMS, LOSS_WEIGHTS, Forward, active_terms, loss_term, loss_weight, weighted_sum
+from diskoop.losses import LOSS_TERMS, LOSS_WEIGHTS, Extra, Forward, active_terms, loss_term, loss_weight, weighted_sum
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics import Factor
 from diskoop.settings import LossSettings, Settings
@@ -33,7 +33,7 @@ SIGNAL = Settings.of(
 def smoothness() -> Iterator[None]:
     """A term of one's own, weighed by loss.cycle: latents that differ from frame to frame."""
 
-    @loss_term("smooth", weight="cycle", needs_static=True, display_name="smooth")
+    @loss_term("smooth", weight="cycle", uses=("static",), display_name="smooth")
     def smooth(forward: Forward) -> torch.Tensor:
         part: torch.Tensor = forward.static.part(forward.z)
         return (part[:, 1:] - part[:, :-1]).square().mean()
@@ -101,6 +101,50 @@ def test_a_new_term_is_computed_by_both_steps_and_shown(smoothness: None) -> Non
     assert "smooth" in describe(plain[-1].terms)
     without = taken(SIGNAL, False)
     assert "smooth" not in without[0].terms
+
+
+@pytest.mark.parametrize("uses", [(), ("errors",), ("penalties",), ("errors", "penalties", "static")])
+def test_terms_of_any_kind_have_the_same_gradient_in_both_steps(uses: tuple[Extra, ...]) -> None:
+    """Not linear in errors and penalties, so that both steps need the derivative at their values."""
+
+    @loss_term("own", weight="cycle", uses=uses)
+    def own(forward: Forward) -> torch.Tensor:
+        total = forward.C.square().sum() * forward.z.square().mean()
+        if "errors" in uses:
+            total = total * forward.errors.reconstruction * forward.errors.latent_prediction
+        if "penalties" in uses:
+            total = total * forward.penalties.static * (1 + forward.penalties.dynamic)
+        if "static" in uses:
+            total = total * forward.static.part(forward.z).square().mean()
+        return total
+
+    try:
+        settings = SIGNAL.replaced({"loss": {"cycle": 1e3, "rec": 1e-3, "pred": 1e-3, "eig": 1e-3}})
+        plain, captured = taken(settings, False), taken(settings, True)
+    finally:
+        del LOSS_TERMS["own"]
+    assert len(plain) == len(captured) == 5
+    for one, other in zip(plain, captured, strict=True):
+        assert one.terms == pytest.approx(other.terms, rel=1e-6)
+        assert one.norm == pytest.approx(other.norm, rel=1e-5)
+    assert (
+        plain[0].norm > 100 * taken(SIGNAL.replaced({"loss": {"rec": 1e-3, "pred": 1e-3, "eig": 1e-3}}), False)[0].norm
+    )
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("name", ["errors", "penalties", "static"])
+def test_a_term_is_given_what_it_was_registered_to_use(name: str, captured: bool) -> None:
+    @loss_term("own", weight="cycle")
+    def own(forward: Forward) -> torch.Tensor:
+        getattr(forward, name)
+        return forward.z.square().mean()
+
+    try:
+        with pytest.raises(RuntimeError, match=f"uses `{name}` is registered with it"):
+            taken(SIGNAL.replaced({"loss": {"cycle": 1}}), captured)
+    finally:
+        del LOSS_TERMS["own"]
 
 
 def test_a_new_term_is_minimised(smoothness: None) -> None:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
-# When a term can be computed: after decoding, after the eigenvalues, or after everything else.
-Stage = Literal["decoding", "spectrum", "last"]
+# What a term may use beside frames, latents and the operator, and is registered with.
+Extra = Literal["errors", "penalties", "static"]
 
 
 class Errors(NamedTuple):
@@ -49,12 +49,18 @@ class Forward(Protocol):
     mask: "Tensor | None"  # (batch, time): which frames exist; None: all
     z: "Tensor"  # (batch, time, k) latents
     C: "Tensor"  # (k, k) the operator, or (batch, k, k)
-    errors: Errors
-    penalties: Penalties
+
+    @property
+    def errors(self) -> Errors:
+        """Squared errors of the batch, for terms with uses=("errors",)."""
+
+    @property
+    def penalties(self) -> Penalties:
+        """Spectral penalties of the operator, for terms with uses=("penalties",)."""
 
     @property
     def static(self) -> Any:
-        """The factor of the static part, without gradient."""
+        """The factor of the static part, without gradient, for terms with uses=("static",)."""
 
     def encode(self, x: "Tensor", mask: "Tensor | None") -> "Tensor":
         """Frames (batch, time, ...) -> latents (batch, time, k)."""
@@ -83,9 +89,8 @@ class LossTerm:
     compute: Callable[[Forward], "Tensor"]
     weight: str  # the setting loss.<weight> multiplies it
     inner_weight: str | None = None  # and so does loss.<inner_weight>, inside that weight
-    stage: Stage = "last"
+    uses: tuple[Extra, ...] = ()  # of `Forward`
     optional: bool = True  # not computed while its weight is 0
-    needs_static: bool = False  # uses `Forward.static`
     display_name: str | None = None  # on the progress line; None hides it
 
     def is_active(self, weights: Any) -> bool:
@@ -110,9 +115,8 @@ def loss_term(
     description: str = "",
     weight: str | None = None,
     inner_weight: str | None = None,
-    stage: Stage = "last",
+    uses: tuple[Extra, ...] = (),
     optional: bool = True,
-    needs_static: bool = False,
     display_name: str | None = None,
 ) -> "Callable[[Callable[[Forward], Tensor]], Callable[[Forward], Tensor]]":
     """Decorator that registers a function of a `Forward` as a loss term.
@@ -123,9 +127,8 @@ def loss_term(
         description: of its weight, in a few words.
         weight: the setting that multiplies it, if not its own.
         inner_weight: a second setting that multiplies it, inside `weight`.
-        stage: "decoding" if it depends on `errors` only, "spectrum" if on `penalties` only, else "last".
+        uses: which of `Forward.errors`, `Forward.penalties` and `Forward.static` it uses; it is given no others.
         optional: skip it while its weight is 0.
-        needs_static: whether it uses `Forward.static`.
         display_name: on the progress line; None hides it.
     """
 
@@ -134,7 +137,7 @@ def loss_term(
             raise ValueError(f"there is a loss term {name!r} already")
         if default is not None:
             loss_weight(name, default, description)
-        term = LossTerm(name, compute, weight or name, inner_weight, stage, optional, needs_static, display_name)
+        term = LossTerm(name, compute, weight or name, inner_weight, uses, optional, display_name)
         for setting in (term.weight, term.inner_weight):
             if setting is not None and setting not in LOSS_WEIGHTS:
                 raise ValueError(f"the loss term {name!r} is weighed by loss.{setting}, which is not declared")
@@ -178,31 +181,31 @@ loss_weight("stat", 1.0, "the static half of eig, for ablations")
 loss_weight("dyn", 1.0, "the dynamic half of eig, for ablations")
 
 
-@loss_term("rec", weight="rec", stage="decoding", optional=False, display_name="rec")
+@loss_term("rec", weight="rec", uses=("errors",), optional=False, display_name="rec")
 def reconstruction(forward: Forward) -> "Tensor":
     """Decoded latents against the frames."""
     return forward.errors.reconstruction
 
 
-@loss_term("pred_z", weight="pred", stage="decoding", optional=False)
+@loss_term("pred_z", weight="pred", uses=("errors",), optional=False)
 def latent_prediction(forward: Forward) -> "Tensor":
     """One-step predictions against the latents of the next frames."""
     return forward.errors.latent_prediction
 
 
-@loss_term("pred_x", weight="pred", stage="decoding", optional=False, display_name="pred")
+@loss_term("pred_x", weight="pred", uses=("errors",), optional=False, display_name="pred")
 def frame_prediction(forward: Forward) -> "Tensor":
     """Decoded one-step predictions against the next frames."""
     return forward.errors.frame_prediction
 
 
-@loss_term("stat", weight="eig", inner_weight="stat", stage="spectrum", optional=False)
+@loss_term("stat", weight="eig", inner_weight="stat", uses=("penalties",), optional=False)
 def static_penalty(forward: Forward) -> "Tensor":
     """The penalty of the static eigenvalues."""
     return forward.penalties.static
 
 
-@loss_term("dyn", weight="eig", inner_weight="dyn", stage="spectrum", optional=False)
+@loss_term("dyn", weight="eig", inner_weight="dyn", uses=("penalties",), optional=False)
 def dynamic_penalty(forward: Forward) -> "Tensor":
     """The penalty of the dynamic eigenvalues."""
     return forward.penalties.dynamic
@@ -212,7 +215,7 @@ def dynamic_penalty(forward: Forward) -> "Tensor":
     "cycle",
     default=0.0,
     description="static parts exchanged, decoded and encoded again, should not change",
-    needs_static=True,
+    uses=("static",),
     display_name="cycle",
 )
 def cycle(forward: Forward) -> "Tensor":
@@ -231,7 +234,7 @@ TEMPERATURE = 0.1  # of the contrast: cosines this far apart differ by a factor 
     "contrast",
     default=0.0,
     description="the static part of a sequence's first half should tell which second half belongs to it",
-    needs_static=True,
+    uses=("static",),
     display_name="contrast",
 )
 def contrast(forward: Forward) -> "Tensor":

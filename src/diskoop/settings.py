@@ -256,7 +256,9 @@ class Settings(Section):
         if pooled and self.spectrum.order != "distance":
             raise ValueError(f"model.pooled = {pooled} needs spectrum.order = distance, got {self.spectrum.order}")
         if self.model.operator_scope == "sequence" or not 0 < static < k:
-            takes_parts = {f"loss.{t.weight}": getattr(loss, t.weight) for t in LOSS_TERMS.values() if t.needs_static}
+            takes_parts = {
+                f"loss.{t.weight}": getattr(loss, t.weight) for t in LOSS_TERMS.values() if "static" in t.uses
+            }
             for name, amount in (takes_parts | {"model.dynamic_noise": self.model.dynamic_noise}).items():
                 if amount:
                     raise ValueError(

@@ -25,10 +25,10 @@ from diskoop.evaluation.evaluate import (
     measure_run,
 )
 from diskoop.evaluation.metrics import Summary
+from diskoop.evaluation.protocols.speech import verification_error, whole_recordings
+from diskoop.evaluation.protocols.swaps import chance_score, measure_swaps
 from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Outcome, all_tables
 from diskoop.evaluation.results import Key, Results, Table, read_results, single_value
-from diskoop.evaluation.speech import verification_error, whole_recordings
-from diskoop.evaluation.swaps import chance_score, measure_swaps
 from diskoop.provenance import Origin, commit
 from diskoop.run import Run
 from tests.helpers.known_models import (

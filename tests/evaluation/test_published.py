@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from diskoop.evaluation.protocols.swaps import swap_score
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
 from diskoop.evaluation.registry import all_tables
 from diskoop.evaluation.results import Key, ModelResults
-from diskoop.evaluation.swaps import swap_score
 
 TWO = ("acc", "is", "hyx", "hy")
 

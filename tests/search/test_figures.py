@@ -9,7 +9,7 @@ import torch
 
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.errors import InputError
-from diskoop.evaluation.reconstruction import swap_consistency
+from diskoop.evaluation.protocols.reconstruction import swap_consistency
 from diskoop.evaluation.registry import EvalConfig
 from diskoop.run import Run, load
 from diskoop.search.figures import measure, require_validation

@@ -9,7 +9,7 @@ import pytest
 
 from diskoop import load
 from diskoop.errors import InputError
-from diskoop.evaluation import speech
+from diskoop.evaluation.protocols import speech
 from diskoop.evaluation.results import Key, ModelResults, from_records, single_value
 from diskoop.provenance import Origin
 from diskoop.settings import Settings

@@ -14,9 +14,9 @@ from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, counted, suggest
 from diskoop.evaluation.baselines import BASELINES, SPEECH_BASELINES, leaky_model
 from diskoop.evaluation.classifiers import is_own_data, load_or_train_classifier
+from diskoop.evaluation.protocols.speech import find_speaker_label, verification_error, whole_recordings
 from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Metric, Outcome, find_motion_label
 from diskoop.evaluation.results import Key, ModelResults, Values, from_records, to_records
-from diskoop.evaluation.speech import find_speaker_label, verification_error, whole_recordings
 from diskoop.input_files import parse_json, read_text
 from diskoop.provenance import Origin, commit, nearest_preset
 from diskoop.run import Run

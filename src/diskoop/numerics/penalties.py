@@ -114,13 +114,8 @@ def spectral_terms(
     spectrum = Spectrum.of(C, order)
     static_modes = spectrum.static(static)
     values, gradients = mean_penalties(spectrum, static_modes, static_penalty, dynamic_penalty, clip)
-    attach = _WithGradient.apply
-    return SpectralTerms(
-        attach(C, values[0], gradients[0]),  # type: ignore[no-untyped-call]
-        attach(C, values[1], gradients[1]),  # type: ignore[no-untyped-call]
-        spectrum,
-        static_modes,
-    )
+    static_term, dynamic_term = (with_gradient(C, *pair) for pair in zip(values, gradients, strict=True))
+    return SpectralTerms(static_term, dynamic_term, spectrum, static_modes)
 
 
 def spectral_loss(
@@ -180,9 +175,13 @@ def mean_penalties(
     return (weights * values).flatten(1).sum(1), _clip_norm(spectrum.gradient(weights * gradients), clip)
 
 
-class _WithGradient(torch.autograd.Function):
-    """A value with a known gradient in C, instead of autograd through `eig`."""
+def with_gradient(C: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """`value`, differentiable in `C` with a known `gradient`, instead of autograd through `eig`."""
+    attached: Tensor = _WithGradient.apply(C, value, gradient)  # type: ignore[no-untyped-call]
+    return attached
 
+
+class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, C: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
         ctx.gradient = gradient.to(C)

@@ -7,9 +7,9 @@ from diskoop.analysis.decomposition import Decomposition
 from diskoop.data import Sequences, open_data
 from diskoop.errors import InputError
 from diskoop.evaluation.classifiers import is_own_data, load_or_train_classifier
-from diskoop.evaluation.reconstruction import swap_consistency
+from diskoop.evaluation.protocols.reconstruction import swap_consistency
+from diskoop.evaluation.protocols.swaps import match_factors, swap_matrices
 from diskoop.evaluation.registry import EvalConfig
-from diskoop.evaluation.swaps import match_factors, swap_matrices
 from diskoop.run import JUDGED_SEQUENCES, Run
 from diskoop.settings import Settings
 

@@ -14,7 +14,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.distributed import Shard, average_gradients
 from diskoop.errors import InputError
 from diskoop.kernels.availability import kernels_run
-from diskoop.losses import LossTerm, Penalties, Stage, weighted_sum
+from diskoop.losses import Errors, Extra, LossTerm, Penalties, weighted_sum
 from diskoop.models.layers import full_precision
 from diskoop.numerics.operator import (
     pair_sums,
@@ -26,7 +26,7 @@ from diskoop.numerics.operator import (
     second_moment,
     single_threaded,
 )
-from diskoop.numerics.penalties import mean_penalties
+from diskoop.numerics.penalties import mean_penalties, with_gradient
 from diskoop.numerics.spectrum import Spectrum
 from diskoop.settings import Settings
 from diskoop.training.estimate import Estimate
@@ -78,6 +78,9 @@ class CapturedStep:
         self, objective: Objective, optimizer: torch.optim.Optimizer, data: Sequences, batch_size: int
     ) -> None:
         self.objective, self.optimizer, self.units, self.is_video = objective, optimizer, data.units, data.is_video
+        # Terms of the errors alone are computed when frames are decoded, the others when the spectrum is known.
+        self.early_terms = [term for term in objective.terms if term.uses == ("errors",)]
+        self.late_terms = [term for term in objective.terms if term.uses != ("errors",)]
         self.weights = list(objective.parameters())
         self.device, k = self.weights[0].device, objective.settings.model.k
         self.on_cuda = self.device.type == "cuda"
@@ -180,9 +183,12 @@ class CapturedStep:
         total = weighted_sum(terms, self.objective.settings.loss)
         return [StepOutput({"total": total, **terms, **diagnostics}, norm)]
 
-    def _terms(self, *stages: Stage) -> list[LossTerm]:
-        """The active loss terms of these stages."""
-        return [term for term in self.objective.terms if term.stage in stages]
+    def _loss(self, terms: Sequence[LossTerm]) -> Tensor:
+        """The part of the total that these terms are."""
+        values = {term.name: self.batch.compute(term) for term in terms}
+        self.values |= values
+        total: Tensor = weighted_sum(values, self.objective.settings.loss)
+        return total
 
     # --- on the device
 
@@ -212,33 +218,21 @@ class CapturedStep:
                 predicted = self.z_leaf[:, :-1] @ self.C_leaf.to(self.z_leaf)
             root = self.split.device[1] if self.has_noise else None
             errors = self.objective.errors(self.z_leaf, predicted, self.x, self.mask, self.draws, root, jointly=True)
-        no_penalty = torch.zeros_like(errors[0])
-        self.batch = BatchForward(
-            self.objective,
-            self.x,
-            self.mask,
-            self.z_leaf,
-            self.C_leaf,
-            errors,
-            Penalties(no_penalty, no_penalty),
-            self.split.device[0] if "split" in self.host else None,
-        )
-        self.values = {term.name: term.compute(self.batch) for term in self._terms("decoding")}
-        weighted_sum(self.values, self.objective.settings.loss).backward()
+        self.extras: dict[Extra, Errors | Penalties | Tensor] = {"errors": errors}
+        self.batch = BatchForward(self.objective, self.x, self.mask, self.z_leaf, self.C_leaf, self.extras)
+        self.values: dict[str, Tensor] = {}
+        used_again = any("errors" in term.uses for term in self.late_terms)
+        self._loss(self.early_terms).backward(retain_graph=used_again)
 
     def _update(self) -> None:
-        penalties, gradient = self._penalties()
-        self.batch.penalties = Penalties(penalties[0], penalties[1])
-        self.values |= {term.name: term.compute(self.batch) for term in self._terms("spectrum")}
-        if last := self._terms("last"):
-            with self._precision():
-                values = {term.name: term.compute(self.batch) for term in last}
-            weighted_sum(values, self.objective.settings.loss).backward()
-            self.values |= values
+        self.extras |= {"penalties": self._penalties(), "static": self.split.device[0]}
+        with self._precision():
+            total = self._loss(self.late_terms)
+        total.backward()
         assert self.C_leaf.grad is not None
         C, inverse = self.solution.device
         ridge = self.objective.settings.model.ridge
-        pairs = torch.stack(ridge_gradient(self.C_leaf.grad + gradient, C, inverse, ridge))
+        pairs = torch.stack(ridge_gradient(self.C_leaf.grad, C, inverse, ridge))
         torch.autograd.backward([self.z, self.pairs], [self.z_leaf.grad, pairs])
         average_gradients(self.processes, self.weights)
         norm = clip_gradients(self.weights, self.objective.settings.train.grad_clip)
@@ -249,17 +243,14 @@ class CapturedStep:
         if not self.on_cuda:
             self.optimizer.zero_grad()
 
-    @torch.no_grad()
-    def _penalties(self) -> tuple[Tensor, Tensor]:
-        """The spectral penalties (2,) and their weighted gradient in C (k, k), from the CPU's eigendecomposition."""
+    def _penalties(self) -> Penalties:
+        """The spectral penalties, differentiable in C, from the CPU's eigendecomposition."""
         k = self.eigen.device.shape[1]
         basis, dual, (real, imaginary) = torch.split(self.eigen.device, [k, k, 2])
         spectrum = Spectrum(torch.complex(real, imaginary), basis, dual, self.solution.device[0])
         static_modes = spectrum.static(self.objective.settings.spectrum.static)
-        penalties, gradients = mean_penalties(spectrum, static_modes, *self.objective.penalties)
-        # The total is linear in the terms, so its gradient is the weighted sum of theirs.
-        by_term = dict(zip((term.name for term in self._terms("spectrum")), gradients, strict=True))
-        return penalties, weighted_sum(by_term, self.objective.settings.loss)
+        values, gradients = mean_penalties(spectrum, static_modes, *self.objective.penalties)
+        return Penalties(*(with_gradient(self.C_leaf, *pair) for pair in zip(values, gradients, strict=True)))
 
     # --- on the CPU, in inference mode, which has less overhead
 
@@ -325,7 +316,7 @@ class CapturedStep:
                 self._run(torch.Generator(self.device))
                 self.optimizer.zero_grad()
         # References to tensors of the last warm-up would keep its memory in the graph.
-        for name in ("x", "z", "pairs", "z_leaf", "C_leaf", "batch", "values"):
+        for name in ("x", "z", "pairs", "z_leaf", "C_leaf", "extras", "batch", "values"):
             delattr(self, name)
         self.draws.refill(torch.Generator(self.device))
         # NCCL has a thread of its own, whose calls must not count as part of what is captured.

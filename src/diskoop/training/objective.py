@@ -1,15 +1,15 @@
 """the objective: one batch through the model, every loss term of the registry, their weighted sum"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from diskoop.distributed import ALONE, WHOLE, Processes, Shard
 from diskoop.kernels.layers import can_sum_errors, decode_jointly, squared_error_sums
-from diskoop.losses import Errors, LossTerm, Penalties, active_terms, weighted_sum
+from diskoop.losses import Errors, Extra, LossTerm, Penalties, active_terms, weighted_sum
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.models.layers import full_precision
 from diskoop.numerics.factors import Factor, swap
@@ -70,14 +70,30 @@ class BatchForward:
     mask: Tensor | None  # (batch, time)
     z: Tensor  # (batch, time, k)
     C: Tensor  # (k, k) or (batch, k, k)
-    errors: Errors
-    penalties: Penalties
-    projector: Tensor | None = None  # (k, k) on the static part, if a term needs it
+    extras: Mapping[Extra, Any]  # `Errors`, `Penalties` and the projector (k, k) on the static part
+
+    def compute(self, term: LossTerm) -> Tensor:
+        """The value of a loss term, which finds what it is registered to use and no more."""
+        return term.compute(replace(self, extras={name: self.extras[name] for name in term.uses}))
+
+    @property
+    def errors(self) -> Errors:
+        errors: Errors = self._extra("errors")
+        return errors
+
+    @property
+    def penalties(self) -> Penalties:
+        penalties: Penalties = self._extra("penalties")
+        return penalties
 
     @property
     def static(self) -> Factor:
-        assert self.projector is not None, "a loss term that uses `static` is registered with needs_static=True"
-        return Factor("static", self.projector)
+        return Factor("static", self._extra("static"))
+
+    def _extra(self, name: Extra) -> Any:
+        if name not in self.extras:
+            raise RuntimeError(f"a loss term that uses `{name}` is registered with it, as in uses=({name!r},)")
+        return self.extras[name]
 
     def encode(self, x: Tensor, mask: Tensor | None) -> Tensor:
         return self.objective.model.encode(x, mask)
@@ -141,9 +157,11 @@ class Objective(nn.Module):
         # Operators of single sequences are this process's own; one for the batch is the same in all of them.
         weight = self.shard.weight if operator.matrix.ndim == 3 else 1.0
         penalties = Penalties(*((weight * penalty).to(errors[0]) for penalty in (spectral.static, spectral.dynamic)))
-        projector = None if split is None else split.projector
-        batch = BatchForward(self, x, mask, z, operator.matrix, errors, penalties, projector)
-        terms = {term.name: term.compute(batch) for term in self.terms}
+        extras: dict[Extra, Any] = {"errors": errors, "penalties": penalties}
+        if split is not None:
+            extras["static"] = split.projector
+        batch = BatchForward(self, x, mask, z, operator.matrix, extras)
+        terms = {term.name: batch.compute(term) for term in self.terms}
         gap, radius = map(self.processes.max, spectral.spectrum.extent(spectral.static_modes))
         rank = weight * operator.rank.double().mean()
         diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": rank}
@@ -157,7 +175,7 @@ class Objective(nn.Module):
     @property
     def needs_split(self) -> bool:
         """Whether the static projector is needed, beyond the eigenvalues."""
-        return bool(self.dynamic_noise) or any(term.needs_static for term in self.terms)
+        return bool(self.dynamic_noise) or any("static" in term.uses for term in self.terms)
 
     def latents(self, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
         """Encoded frames (batch, time, k); in training with blurred inputs and uniform noise on the latents."""

@@ -20,7 +20,13 @@ from diskoop.analysis.verdict import Verdict
 from diskoop.data import Sequences, SplitName, open_data
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.classifiers import Classifier, is_own_data, load_or_train_classifier
-from diskoop.evaluation.swaps import SwapMatrices, describe_matches, match_factors, strongest_factors, swap_matrices
+from diskoop.evaluation.protocols.swaps import (
+    SwapMatrices,
+    describe_matches,
+    match_factors,
+    strongest_factors,
+    swap_matrices,
+)
 from diskoop.plots.scores import embedding_figure, matrix_figure
 from diskoop.plots.sheets import sheet_figure
 from diskoop.plots.spectra import gap_figure, spectrum_figure

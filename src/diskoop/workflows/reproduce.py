@@ -12,10 +12,10 @@ from diskoop.data import open_data
 from diskoop.data.sets import timit
 from diskoop.errors import InputError, suggest
 from diskoop.evaluation.evaluate import chance_results
+from diskoop.evaluation.protocols.speech import find_speaker_label
 from diskoop.evaluation.published import FACES, SPEECH, SPRITES
 from diskoop.evaluation.registry import EvalConfig, EvalContext, all_tables
 from diskoop.evaluation.results import Key, ModelResults, Results, difference, over_seeds
-from diskoop.evaluation.speech import find_speaker_label
 from diskoop.plots.sheets import sheet_figure
 from diskoop.plots.spectra import spectra_figure, spectrum_figure
 from diskoop.plots.style import save_figure

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diskoop.data.sequences import Sequences, Units
-from diskoop.evaluation.reconstruction import measure_cost, measure_errors
+from diskoop.evaluation.protocols.reconstruction import measure_cost, measure_errors
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, Values
 from diskoop.models.autoencoder import build_model

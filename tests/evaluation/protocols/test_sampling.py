@@ -19,9 +19,9 @@ from diskoop.evaluation.metrics import (
     marginal_entropy,
     probabilities,
 )
+from diskoop.evaluation.protocols.sampling import SAMPLING_MODES, measure_factor_sampling, measure_sampling
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, Values
-from diskoop.evaluation.sampling import SAMPLING_MODES, measure_factor_sampling, measure_sampling
 from diskoop.models.autoencoder import build_model
 from diskoop.numerics.mixing import over_two
 from diskoop.run import Run

@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
-from diskoop.evaluation import probes
 from diskoop.evaluation.baselines import leaky_model
-from diskoop.evaluation.probes import (
+from diskoop.evaluation.protocols import probes
+from diskoop.evaluation.protocols.probes import (
     DciScores,
     compactness,
     compute_dci,

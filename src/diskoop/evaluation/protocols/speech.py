@@ -13,7 +13,7 @@ from diskoop.data.formats.audio import cepstra
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError, counted, suggest
 from diskoop.evaluation.metrics import Summary, distinct_pairs, eer_interval, equal_error_rate
-from diskoop.evaluation.probes import fit_probe
+from diskoop.evaluation.protocols.probes import fit_probe
 from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome, metric
 from diskoop.evaluation.results import Column, Key, Table, Values, single_value
 from diskoop.numerics.factors import SPECTRAL_PARTS

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from diskoop.data.sequences import Sequences
 from diskoop.errors import InputError
-from diskoop.evaluation import speech
 from diskoop.evaluation.metrics import Summary
-from diskoop.evaluation.registry import EvalConfig, EvalContext
-from diskoop.evaluation.results import Key, Values
-from diskoop.evaluation.speech import (
+from diskoop.evaluation.protocols import speech
+from diskoop.evaluation.protocols.speech import (
     find_speaker_label,
     measure_phones,
     measure_speakers,
     verification_error,
     whole_recordings,
 )
+from diskoop.evaluation.registry import EvalConfig, EvalContext
+from diskoop.evaluation.results import Key, Values
 from diskoop.run import Run
 from tests.helpers.known_models import DOUBLE, plain_run
 from tests.helpers.media import tone, write_sound

@@ -16,12 +16,11 @@ from diskoop.analysis.discovery.results import Predict
 from diskoop.data.sequences import Sequences
 from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
-from diskoop.evaluation import registry, swaps
+from diskoop.evaluation import registry
 from diskoop.evaluation.classifiers import Classifier
-from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome
-from diskoop.evaluation.results import Key, Values
-from diskoop.evaluation.sampling import measure_factor_sampling, measure_sampling
-from diskoop.evaluation.swaps import (
+from diskoop.evaluation.protocols import swaps
+from diskoop.evaluation.protocols.sampling import measure_factor_sampling, measure_sampling
+from diskoop.evaluation.protocols.swaps import (
     SwapMatrices,
     chance_score,
     describe_matches,
@@ -35,6 +34,8 @@ from diskoop.evaluation.swaps import (
     swap_matrices,
     swap_score,
 )
+from diskoop.evaluation.registry import EvalConfig, EvalContext, Outcome
+from diskoop.evaluation.results import Key, Values
 from diskoop.numerics import Factor, swap
 from diskoop.run import Run
 from tests.helpers.decompositions import behind_identity
