@@ -63,7 +63,7 @@ def explorer_picture(run: Run, pair: tuple[int, int], path: Path) -> None:
     """The explorer with a swap of hair."""
     with open_browser() as browser, explored(run.folder.name) as url:
         first, second = pair
-        choice = f"#kind=swap&source=examples/{first}&donor=examples/{second}&factors=hair&modes=&amount=1&seed=0"
+        choice = f"#kind=swap&receiver=examples/{first}&donor=examples/{second}&factors=hair&modes=&amount=1&seed=0"
         tab = Tab(browser, url + choice, viewport={"width": 1280, "height": 980})
         tab.page.wait_for_selector(".film-cell canvas")
         tab.page.click("#play")

@@ -224,7 +224,7 @@ def measure(gigabytes: float, steps: int, sample: int, window: int, folder: Path
         steps,
         seconds,
         sum(row["waited"] for row in rows) / sum(row["seconds"] for row in rows),
-        run_folder.load_operator(made, model, settings.model.k).source,
+        run_folder.load_operator(made, model, settings.model.k).fitted_on,
         peak[0],
         (window + 4 * ROWS) * math.prod(FRAME) / 2**20,
     )

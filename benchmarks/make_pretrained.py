@@ -41,7 +41,7 @@ from diskoop.storage import atomic_folder, write_text
 from diskoop.tensor_files import read_tensors, write_tensors
 from diskoop.training.frozen_operator import fit_frozen_operator
 from diskoop.training.progress import Reporter
-from diskoop.workflows.clips import draw_indices
+from diskoop.workflows.clips import random_indices
 from diskoop.workflows.console import print_table
 from diskoop.workflows.evaluation import evaluate
 from diskoop.workflows.factors import load_classifier, score_factors
@@ -161,7 +161,7 @@ def make(name: str, source: Path, out: Path) -> Made:
         for split in SPLITS:
             run.verdict(split)  # which is kept in the folder
         scores = score(name, run)
-        examples = clips.select(np.sort(draw_indices(len(clips), EXAMPLES, 0)))
+        examples = clips.select(np.sort(random_indices(len(clips), EXAMPLES, 0)))
         save_examples(folder, examples)
         kept = KEPT | {SCORES if scores else EVALUATION}
         for left in (file for file in path.iterdir() if file.name not in kept):  # pictures and cached results
@@ -237,7 +237,7 @@ def without_costs(model: ModelResults) -> ModelResults:
 
 def static_gap(run: Run) -> float:
     spectrum, static = run.spectrum()
-    return float(spectrum.extent(static)[0])
+    return float(spectrum.gap_and_radius(static)[0])
 
 
 def difference(one: Run, other: Run, clips: Sequences) -> float:

@@ -18,7 +18,7 @@ import yaml
 from diskoop.cli.app import app
 from diskoop.data.presets import preset_for
 from diskoop.evaluation.results import Key, ModelResults, Results, single_value
-from diskoop.search.plan import Plan, plans
+from diskoop.search.plan import SearchPlan, plans
 from diskoop.settings import Settings, keys, parse_overrides, presets, read_yaml
 from diskoop.training import loop
 from tests.helpers.media import moving_square, tone, write_csv, write_film, write_sound
@@ -122,7 +122,7 @@ def test_every_extension_is_run() -> None:
 
 def test_the_plan_of_a_search_is_valid() -> None:
     (text,) = blocks(PAGES["docs/how-to/search.md"], "yaml")
-    plan = Plan.of(yaml.safe_load(text))
+    plan = SearchPlan.of(yaml.safe_load(text))
     assert plan.num_trials == plan.trials
 
 

@@ -38,7 +38,12 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path, model: nn.Module, f
     save_factors(folder, found, model)
     back = load_factors(folder, model, 3)
     assert back is not None
-    assert (back.names, back.method, back.source, back.notes) == (found.names, found.method, found.source, found.notes)
+    assert (back.names, back.method, back.found_in, back.notes) == (
+        found.names,
+        found.method,
+        found.found_in,
+        found.notes,
+    )
     for mine, theirs in zip(found.factors, back.factors, strict=True):
         assert torch.equal(mine.factor.projector, theirs.factor.projector)
         assert _figures(mine) == _figures(theirs)
@@ -64,7 +69,7 @@ def test_the_first_format_is_still_read(tmp_path: Path, model: nn.Module, found:
     assert back is not None
     assert [_figures(each) for each in back.factors] == [_figures(each) for each in found.factors]
     assert torch.equal(back.factors[2].factor.projector, found.factors[2].factor.projector)
-    assert (back.method, back.source, back.notes) == (found.method, found.source, found.notes)
+    assert (back.method, back.found_in, back.notes) == (found.method, found.found_in, found.notes)
     save_factors(folder, back, model)
     assert json.loads(folder.factors.read_text())["format"] == "diskoop factors 5"
     folder.factors.write_text(json.dumps(page))  # today's format with yesterday's entries

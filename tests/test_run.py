@@ -78,7 +78,7 @@ def test_a_run_has_the_sequences_it_was_trained_on(folder: Path) -> None:
     run = load(folder)
     assert run.settings.data.limit == len(run.data("train")) == 128
     assert len(run.data("test")) == 2664
-    assert "128 training sequences" in run.operator.source
+    assert "128 training sequences" in run.operator.fitted_on
 
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="there is MPS here")

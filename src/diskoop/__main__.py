@@ -4,7 +4,7 @@ import os
 import signal
 from contextlib import suppress
 
-from diskoop.signals import stop_signals
+from diskoop.stop_signals import stop_signals
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ class InputError(ValueError):
     """Bad input; the message quotes what came and what was wanted. The command line ends with exit code 2."""
 
 
-class Unavailable(InputError):  # noqa: N818 - an adjective says what is wrong
+class MissingDependencyError(InputError):
     """Input that cannot be read for want of a package that is not installed."""
 
 
@@ -20,7 +20,7 @@ class ResourceError(Exception):
     """
 
 
-class Stopped(Exception):  # noqa: N818 - stopping on request is no error
+class Stopped(Exception):  # noqa: N818 - it is no error
     """Work that was interrupted, with its state saved. The command line ends with exit code 1."""
 
 

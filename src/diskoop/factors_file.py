@@ -86,7 +86,7 @@ def save_factors(folder: RunFolder, result: DiscoveryResult, model: torch.nn.Mod
     page = _Page(
         model=weights_checksum(model),
         method=result.method,
-        source=result.source,
+        source=result.found_in,
         notes=list(result.notes),
         factors=[_Entry(**item.as_dict(), projector=item.factor.projector.tolist()) for item in result.factors],
         renamed=dict(result.renamed),

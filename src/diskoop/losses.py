@@ -1,4 +1,4 @@
-"""the registry of loss terms: their names, weights and functions
+"""the loss terms and their registry: names, weights and functions; a new term is written here and nowhere else
 
 A term is a function of a `Forward`, the forward pass of one batch, that returns a scalar and is registered with
 `loss_term`. `settings.loss` then has its weight, both training steps compute it, `metrics.jsonl` records it and the

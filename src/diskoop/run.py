@@ -74,7 +74,9 @@ class Run:
 
     def __repr__(self) -> str:
         choice = self.settings
-        return f"Run({self.folder.name}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.source})"
+        return (
+            f"Run({self.folder.name}: k={choice.model.k}, static={choice.spectrum.static}, {self.operator.fitted_on})"
+        )
 
     @torch.no_grad()
     def decompose(self, clips: Sequences | NDArray[Any], operator: str = "frozen") -> Decomposition:
@@ -114,7 +116,7 @@ class Run:
 
     def _fit_batch_operator(self, z: Tensor, mask: Tensor | None) -> Operator:
         pooled = self.model.pooled
-        return fit_operator(z[..., pooled:], mask).beside_constants(pooled)
+        return fit_operator(z[..., pooled:], mask).prepend_identity(pooled)
 
     def transform(self, clips: Sequences | NDArray[Any]) -> NDArray[np.float64]:
         """Codes of sequences, (n, 2k): the static and the dynamic part of the latents, averaged over time."""
@@ -164,7 +166,7 @@ class Run:
         known, key = load_verdicts(self.folder, self.model), split or "held-out"
         if key not in known:
             known[key] = self._judge(split)
-            if self.folder.source is None:  # what is measured anew of a pretrained run is no reason to copy it
+            if self.folder.pretrained is None:  # what is measured anew of a pretrained run is no reason to copy it
                 with suppress(InputError):  # somebody else's folder may be read only
                     save_verdicts(self.folder, known, self.model)
         return known[key]
@@ -237,7 +239,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """What training came to: the frozen operator's spectrum, and the last epoch's figures."""
         spectrum, static = self.spectrum()
-        gap, radius = spectrum.extent(static)
+        gap, radius = spectrum.gap_and_radius(static)
         return {
             "folder": self.folder.name,
             "static": int(static.sum()),
@@ -245,7 +247,7 @@ class Run:
             "dynamic_radius": float(radius),
             "rank": int(self.operator.rank),
             "condition": float(self.operator.condition),
-            "fitted_on": self.operator.source,
+            "fitted_on": self.operator.fitted_on,
             "last_epoch": read_metrics(self.folder)[-1],
         }
 
@@ -382,5 +384,5 @@ def load_unfinished(path: str | Path, device: str = "cpu") -> Run:
     operator = fit_frozen_operator(model, clips, settings.train.batch_size)
     matrix = operator.matrix.to(float64_device(torch.device(device)))
     source = f"{clips.name}, {len(clips)} {split} sequences, at the last checkpoint"
-    operator = replace(operator, matrix=matrix, source=source)
+    operator = replace(operator, matrix=matrix, fitted_on=source)
     return Run(settings, model.to(device).eval(), operator, everything.units, folder)

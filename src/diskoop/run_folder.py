@@ -32,12 +32,12 @@ def pretrained_names() -> list[str]:
 class RunFolder:
     """The paths of a run's files.
 
-    The files of a pretrained run are read in the package, `source`, and nothing is ever written there. Its `path` is
-    where `writable_copy` makes a copy of it.
+    The files of a pretrained run are read in the package, `pretrained`, and nothing is ever written there. Its `path`
+    is where `writable_copy` makes a copy of it.
     """
 
     path: Path
-    source: Path | None = None
+    pretrained: Path | None = None
 
     @classmethod
     def of(cls, run: str | Path) -> "RunFolder":
@@ -62,24 +62,24 @@ class RunFolder:
 
     def writable_copy(self) -> "RunFolder":
         """This folder if it may be written to, which a pretrained run's may not: a copy of that is made at `path`."""
-        if self.source is None:
+        if self.pretrained is None:
             return self
         copy = RunFolder(self.path)
         if not copy.settings.exists():
             with atomic_folder(self.path) as temporary:
                 # Without permissions: the package may be read only.
-                shutil.copytree(self.source, temporary, copy_function=shutil.copyfile, dirs_exist_ok=True)
+                shutil.copytree(self.pretrained, temporary, copy_function=shutil.copyfile, dirs_exist_ok=True)
                 temporary.chmod(0o700)
         return copy
 
     @property
     def name(self) -> str:
         """What commands call the run: its folder, or `pretrained:NAME`."""
-        return str(self.path) if self.source is None else f"{PRETRAINED_PREFIX}{self.source.name}"
+        return str(self.path) if self.pretrained is None else f"{PRETRAINED_PREFIX}{self.pretrained.name}"
 
     @property
     def _files(self) -> Path:
-        return self.source or self.path
+        return self.pretrained or self.path
 
     @property
     def settings(self) -> Path:
@@ -198,7 +198,7 @@ def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module)
     record = {
         "sequences": operator.sequences,
         "steps": operator.steps,
-        "source": operator.source,
+        "source": operator.fitted_on,
         "model": weights_checksum(model),  # checksum of the model whose latents it was fitted to
     }
     write_tensors(folder.operator, "operator", tensors, record)

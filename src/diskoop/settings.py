@@ -1,4 +1,4 @@
-"""settings of a run: one small frozen record per stage, YAML in and out, old names mapped to new ones"""
+"""settings of a run: one small frozen record per section, YAML in and out, old names mapped to new ones"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

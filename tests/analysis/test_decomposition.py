@@ -13,7 +13,7 @@ from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import fit_operator
-from diskoop.numerics.mixing import Weights, over_batch, over_two
+from diskoop.numerics.mixing import Weights, batch_weights, pair_weights
 from diskoop.numerics.spectrum import by_distance
 from tests.helpers.decompositions import behind_identity
 
@@ -134,7 +134,7 @@ def test_company_and_order_do_not_matter_to_a_frozen_operator(parts: Decompositi
             parts.select(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("weights", [over_two, over_batch])
+@pytest.mark.parametrize("weights", [pair_weights, batch_weights])
 def test_samples_are_convex_combinations(parts: Decomposition, weights: Weights) -> None:
     new = parts.sample("static", torch.Generator().manual_seed(3), weights)
     shares = weights(50, torch.Generator().manual_seed(3))
@@ -147,11 +147,11 @@ def test_samples_are_convex_combinations(parts: Decomposition, weights: Weights)
 def test_of_a_mixture_what_all_have_is_left(parts: Decomposition) -> None:
     lengths = torch.arange(50) % 20 + 4
     masked = replace(parts, mask=torch.arange(24) < lengths[:, None])
-    shares = over_two(50, torch.Generator().manual_seed(3))
+    shares = pair_weights(50, torch.Generator().manual_seed(3))
     new = masked.sample("static", torch.Generator().manual_seed(3))
     expected = [min([lengths[i], *lengths[shares[i] > 0]]) for i in range(50)]
     assert new.lengths.tolist() == expected
-    assert (masked.sample("static", torch.Generator().manual_seed(3), over_batch).lengths == 4).all()
+    assert (masked.sample("static", torch.Generator().manual_seed(3), batch_weights).lengths == 4).all()
 
 
 def test_the_code_of_a_factor_is_its_mean_over_frames(parts: Decomposition) -> None:
@@ -274,7 +274,7 @@ def test_a_factor_that_was_asked_for_once_can_be_used_again(parts: Decomposition
 
 
 @pytest.mark.parametrize("device", [ON_CUDA])
-@pytest.mark.parametrize("weights", [over_two, over_batch])
+@pytest.mark.parametrize("weights", [pair_weights, batch_weights])
 def test_the_same_draws_are_used_on_every_device(weights: Weights, device: str) -> None:
     here, there = (decomposed("float64", None, where) for where in ("cpu", device))
     one, other = (each.sample("static", torch.Generator().manual_seed(3), weights).z for each in (here, there))

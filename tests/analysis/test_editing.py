@@ -1,4 +1,4 @@
-"""Stages lead from the source to the target, and each is the algebra its caption says."""
+"""Stages lead from the receiver to the donor, and each is the algebra its caption says."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -42,7 +42,7 @@ def with_factors(parts: Decomposition, names: tuple[str, ...]) -> NDArray[Any]:
 def test_gradual_takes_one_factor_after_another(parts: Decomposition) -> None:
     order = ("mark", "level", "fast")
     stages = swap_cumulatively(parts, A, B, order)
-    assert stages.captions == ("source", "mark", "mark + level", "mark + level + fast", "target")
+    assert stages.captions == ("receiver", "mark", "mark + level", "mark + level + fast", "donor")
     rows = stages.rows()
     assert tuple(caption for caption, _ in rows) == stages.captions
     for count, (_, x) in enumerate(rows[:-1]):
@@ -90,12 +90,12 @@ def test_static_modes_grow_too(parts: Decomposition) -> None:
 
 
 def changed_modes(parts: Decomposition, stages: Decomposition) -> list[set[int]]:
-    """Which coefficients of each stage are the target's; an error unless all others are the source's."""
-    source, target = parts.coefficients[A], parts.coefficients[B]
+    """Which coefficients of each stage are the donor's; an error unless all others are the receiver's."""
+    receiver, donor = parts.coefficients[A], parts.coefficients[B]
     changed = []
     for stage in stages.coefficients:
-        new = (stage - source).abs().amax(0) > 1e-8
-        assert torch.allclose(stage[:, new], target[:, new], atol=1e-8)
+        new = (stage - receiver).abs().amax(0) > 1e-8
+        assert torch.allclose(stage[:, new], donor[:, new], atol=1e-8)
         changed.append(set(torch.nonzero(new).flatten().tolist()))
     return changed
 

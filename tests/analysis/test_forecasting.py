@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from diskoop import load_data
 from diskoop.analysis import decomposition, forecasting
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.forecasting import DMD, METHODS, compute_forecasts, fit_dmd, forecast_errors
+from diskoop.analysis.forecasting import METHODS, DMDForecaster, compute_forecasts, fit_dmd, forecast_errors
 from diskoop.data.sequences import PIXELS, Sequences, Units
 from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
@@ -67,7 +67,7 @@ def clips() -> Sequences:
 
 
 @pytest.fixture
-def dmd(generator: torch.Generator) -> DMD:
+def dmd(generator: torch.Generator) -> DMDForecaster:
     return fit_dmd(load_data("oscillators", "train"), 8, generator)
 
 
@@ -76,11 +76,11 @@ def run_on(clips: Sequences, decoder: nn.Module | None = None, encoder: nn.Modul
     return Identity(operator, decoder or nn.Identity(), encoder or nn.Identity())
 
 
-def test_dmd_recovers_the_oscillators(dmd: DMD, clips: Sequences) -> None:
+def test_dmd_recovers_the_oscillators(dmd: DMDForecaster, clips: Sequences) -> None:
     operator = dmd.basis @ dmd.operator.matrix @ dmd.basis.T
     assert np.allclose(operator.numpy(), truth("oscillators").operator, atol=1e-9)
     assert np.allclose(dmd.forecast(clips.x[:, :5], 19), clips.x[:, 5:], atol=1e-8)
-    assert (dmd.rank, dmd.operator.sequences, dmd.operator.source) == (8, 1620, "oscillators, 1620 sequences")
+    assert (dmd.rank, dmd.operator.sequences, dmd.operator.fitted_on) == (8, 1620, "oscillators, 1620 sequences")
 
 
 @pytest.mark.filterwarnings("ignore:Input data condition")
@@ -143,7 +143,7 @@ def test_dmd_speaks_the_units_of_its_sequences(generator: torch.Generator, clips
     assert np.array_equal(predicted, still[:, 2:])
 
 
-def test_known_errors_come_out(clips: Sequences, dmd: DMD) -> None:
+def test_known_errors_come_out(clips: Sequences, dmd: DMDForecaster) -> None:
     """Our operator is exact and our decoder is off by a half; the last frame is wrong by what moved since."""
     errors = forecast_errors(run_on(clips, Louder()), clips, steps=6, observed=4, dmd=dmd)
     assert np.allclose(errors.squares["ours"], 0.25, atol=1e-9)
@@ -159,7 +159,7 @@ def test_known_errors_come_out(clips: Sequences, dmd: DMD) -> None:
     assert rows[2] == {"horizon": 3, **{name: errors.curve(name)[2] for name in METHODS}}
 
 
-def test_errors_are_in_the_users_units(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
+def test_errors_are_in_the_users_units(clips: Sequences, dmd: DMDForecaster, generator: torch.Generator) -> None:
     units = Units(10.0, 300.0, "float64")
     shifted = Sequences.of(clips.x * 10 + 300, units=units)
     plain = forecast_errors(run_on(clips, Louder()), clips, 5, 4, dmd)
@@ -170,7 +170,9 @@ def test_errors_are_in_the_users_units(clips: Sequences, dmd: DMD, generator: to
     assert (np.sqrt(scaled.squares["dmd"].mean(1)) > 0.1).all()  # five directions are too few for eight
 
 
-def test_no_feature_outweighs_the_others_by_its_unit(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
+def test_no_feature_outweighs_the_others_by_its_unit(
+    clips: Sequences, dmd: DMDForecaster, generator: torch.Generator
+) -> None:
     """Hectopascals are a thousand times degrees here; errors in either count alike, and each is told by itself."""
     scale, offset = (1.0,) * 7 + (1000.0,), (0.0,) * 7 + (5000.0,)
     names = (*tuple("abcdefg"), "hPa")
@@ -215,7 +217,7 @@ class Spread(nn.Module):
         return x.expand(*x.shape[:3], 4, 4)
 
 
-def test_what_is_too_short_is_left_out(clips: Sequences, dmd: DMD) -> None:
+def test_what_is_too_short_is_left_out(clips: Sequences, dmd: DMDForecaster) -> None:
     run = run_on(clips, Louder())
     ragged = replace(clips, lengths=np.arange(100) % 20 + 4)
     enough = np.flatnonzero(ragged.lengths >= 11)
@@ -232,7 +234,7 @@ def test_what_is_too_short_is_left_out(clips: Sequences, dmd: DMD) -> None:
         forecast_errors(run, clips, 3, 1, dmd)
 
 
-def test_the_future_has_no_say(clips: Sequences, dmd: DMD) -> None:
+def test_the_future_has_no_say(clips: Sequences, dmd: DMDForecaster) -> None:
     """Not even through an encoder that looks at everything it is given."""
     run = run_on(clips, encoder=AroundTheMean())
     x = clips.x.copy()
@@ -244,7 +246,7 @@ def test_the_future_has_no_say(clips: Sequences, dmd: DMD) -> None:
         assert np.array_equal(predicted[name], predicted_again[name])
 
 
-def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: DMD, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: DMDForecaster, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_on(clips, Louder())
     once = forecast_errors(run, clips, 4, 4, dmd)
     monkeypatch.setattr(decomposition, "CHUNK", 30)
@@ -252,7 +254,7 @@ def test_more_than_a_chunk_adds_up(clips: Sequences, dmd: DMD, monkeypatch: pyte
         assert row == pytest.approx(same)
 
 
-def test_impossible_fits_are_named(clips: Sequences, dmd: DMD, generator: torch.Generator) -> None:
+def test_impossible_fits_are_named(clips: Sequences, dmd: DMDForecaster, generator: torch.Generator) -> None:
     sentence = "expected a rank from 1 to 8, as oscillators has 8 features per frame and .* frames are used, got "
     for rank in (0, 9):
         with pytest.raises(InputError, match=f"{sentence}{rank}"):

@@ -25,7 +25,7 @@ from diskoop.data.sequences import Sequences
 from diskoop.data.sets.oscillators import truth
 from diskoop.errors import InputError
 from diskoop.numerics import by_distance
-from diskoop.numerics.mixing import over_batch, over_two
+from diskoop.numerics.mixing import batch_weights, pair_weights
 from tests.helpers.decompositions import oscillators_as
 
 KNOWN = truth("oscillators").projectors
@@ -52,20 +52,20 @@ def captions(sheet: Sheet) -> list[str]:
 def test_two_factor_swaps_hold_both_parts_of_each_pair(parts: Decomposition) -> None:
     sheet = two_factor_swaps(parts, [(0, 1), (5, 2)])
     expected = []
-    for source, target in ((0, 1), (5, 2)):
-        static, dynamic = (parts.swap(what, {source: target}).z[source].numpy() for what in ("static", "dynamic"))
-        given = [parts.clips.x[source], parts.clips.x[target]]
-        expected += [*given, parts.z[source].numpy(), parts.z[target].numpy(), static, dynamic]
+    for receiver, donor in ((0, 1), (5, 2)):
+        static, dynamic = (parts.swap(what, {receiver: donor}).z[receiver].numpy() for what in ("static", "dynamic"))
+        given = [parts.clips.x[receiver], parts.clips.x[donor]]
+        expected += [*given, parts.z[receiver].numpy(), parts.z[donor].numpy(), static, dynamic]
     assert holds(sheet, expected)
     assert [len(row) for row in sheet.rows] == [2, 2, 2, 0, 2, 2, 2]
     assert [cell.part for cell in sheet.cells[6:]] == [None, None, None, None, "static", "dynamic"]
     assert captions(sheet)[6:] == [
-        f"source, original: {parts.clips.title(5)}",
-        f"target, original: {parts.clips.title(2)}",
-        "source, as the model draws it",
-        "target, as the model draws it",
-        "source with the target's static part",
-        "source with the target's dynamic part",
+        f"receiver, original: {parts.clips.title(5)}",
+        f"donor, original: {parts.clips.title(2)}",
+        "receiver, as the model draws it",
+        "donor, as the model draws it",
+        "receiver with the donor's static part",
+        "receiver with the donor's dynamic part",
     ]
 
 
@@ -74,12 +74,12 @@ def test_factorial_swaps_have_a_row_for_each_order(parts: Decomposition) -> None
     sheet = factorial_swap(parts, 0, 1, orders)
     stages = [[x for _, x in swap_cumulatively(parts, 0, 1, order).rows()] for order in orders]
     assert holds(sheet, [x for some in stages for x in (parts.clips.x[0], *some, parts.clips.x[1])])
-    source, target = STAGE_CAPTIONS[:2], STAGE_CAPTIONS[2:]
+    receiver, donor = STAGE_CAPTIONS[:2], STAGE_CAPTIONS[2:]
     assert captions(sheet) == [
-        *(*source, "+ level", "+ mark", *target),
-        *(*source, "+ mark", "+ level", "+ slow", *target),
+        *(*receiver, "+ level", "+ mark", *donor),
+        *(*receiver, "+ mark", "+ level", "+ slow", *donor),
     ]
-    assert sheet.remark == f"source: {parts.clips.title(0)}\ntarget: {parts.clips.title(1)}"
+    assert sheet.remark == f"receiver: {parts.clips.title(0)}\ntarget: {parts.clips.title(1)}"
 
 
 def test_stages_of_video_are_middle_frames(video: Decomposition) -> None:
@@ -95,7 +95,7 @@ def test_all_combinations_have_a_row_each(video: Decomposition) -> None:
     assert holds(sheet, [video.clips.x[0], *(x for _, x in stages.rows()), video.clips.x[1]])
     assert list(sheet.row_headings) == [*STAGE_CAPTIONS[:2], *stages.captions[1:-1], *STAGE_CAPTIONS[2:]]
     assert len(sheet.rows) == 19
-    assert sheet.remark == f"source: {video.clips.title(0)}\ntarget: {video.clips.title(1)}"
+    assert sheet.remark == f"receiver: {video.clips.title(0)}\ntarget: {video.clips.title(1)}"
 
 
 def test_incremental_swaps_have_a_column_for_each_pair(parts: Decomposition) -> None:
@@ -112,12 +112,12 @@ def test_generation_holds_the_sources_and_their_samples(parts: Decomposition) ->
     sheet = generation(parts, "static", torch.Generator().manual_seed(1), count=3)
     sampled = parts.sample("static", torch.Generator().manual_seed(1)).z.numpy()
     assert holds(sheet, [x for i in range(3) for x in (parts.clips.x[i], parts.z[i].numpy(), sampled[i])])
-    assert sheet.column_headings[0] == "source, original"
+    assert sheet.column_headings[0] == "receiver, original"
     assert sheet.column_headings[2] == "the static part sampled, the rest kept"
-    weights = over_two(40, torch.Generator().manual_seed(1))[2]
+    weights = pair_weights(40, torch.Generator().manual_seed(1))[2]
     donors = " and ".join(f"oscillators {1800 + int(i)} ({float(weights[i]):.0%})" for i in weights.nonzero())
     assert captions(sheet)[8] == f"oscillators 1802 with the static part of {donors}"
-    mixed = generation(parts, "level", torch.Generator().manual_seed(1), 1, over_batch)
+    mixed = generation(parts, "level", torch.Generator().manual_seed(1), 1, batch_weights)
     assert captions(mixed)[2] == "oscillators 1800 with level of 40 clips"
     with pytest.raises(InputError, match="expected a count from 1 to 40, the sequences there are, got 41"):
         generation(parts, "static", torch.Generator(), count=41)
@@ -130,7 +130,7 @@ def test_a_factor_sheet_swaps_each_factor_of_each_donor(parts: Decomposition) ->
     shown = [4, 7, 9]
     assert holds(sheet, [*parts.clips.x[shown], *(x.numpy() for x in (*parts.z[shown], *rows[0], *rows[1]))])
     assert sheet.row_headings == ["original", "as the model draws it", "level", "fast\na quick turn"]
-    roles = ("source", "donor", "donor")
+    roles = ("receiver", "donor", "donor")
     assert sheet.column_headings == [f"{role}: {parts.clips.title(i)}" for role, i in zip(roles, shown, strict=True)]
 
 
@@ -154,7 +154,7 @@ def test_the_ablation_has_a_row_for_each_model(parts: Decomposition) -> None:
         expected += [x[6] + (x[11] - x[6]) @ static, x[11] + (x[6] - x[11]) @ static]
     assert all(np.allclose(cell.x, y, atol=1e-8) for cell, y in zip(sheet.cells, expected, strict=True))
     assert sheet.row_headings == ["", "", "three", "four"]
-    assert captions(sheet)[0] == f"source, original: {parts.clips.title(6)}"
+    assert captions(sheet)[0] == f"receiver, original: {parts.clips.title(6)}"
     with pytest.raises(InputError, match="expected decompositions by name, got none"):
         ablation({}, 0, 1)
 
@@ -165,17 +165,17 @@ def test_an_ablation_begins_with_the_clips_themselves_without_padding(video: Dec
     clips = Sequences.of(video.clips.x, lengths=lengths)
     mask = torch.arange(24) < torch.from_numpy(lengths)[:, None]
     padded = Decomposition.of(video.model, video.operator, clips, video.z, 3, by_distance, mask)
-    source, target, *swapped = ablation({"one": padded}, 0, 1).cells
-    assert not source.x.any()
-    assert not target.x.any()
-    assert (len(source.x), len(target.x)) == (24, 10)
+    receiver, donor, *swapped = ablation({"one": padded}, 0, 1).cells
+    assert not receiver.x.any()
+    assert not donor.x.any()
+    assert (len(receiver.x), len(donor.x)) == (24, 10)
     assert all(cell.x.any() and len(cell.x) == 10 for cell in swapped)
 
 
 def test_empty_requests_are_named(parts: Decomposition) -> None:
-    with pytest.raises(InputError, match=r"expected pairs \(source, target\), got none"):
+    with pytest.raises(InputError, match=r"expected pairs \(receiver, donor\), got none"):
         two_factor_swaps(parts, [])
-    with pytest.raises(InputError, match=r"expected pairs \(source, target\), got none"):
+    with pytest.raises(InputError, match=r"expected pairs \(receiver, donor\), got none"):
         incremental_swap(parts, [], "static", (1,))
     with pytest.raises(InputError, match="expected orders of factors"):
         factorial_swap(parts, 0, 1, [])

@@ -8,7 +8,7 @@ import numpy as np
 
 from diskoop import Sequences, load
 from diskoop.data import Units
-from diskoop.workflows.clips import draw_indices, parse_pairs
+from diskoop.workflows.clips import parse_pairs, random_indices
 from tests.helpers.cli import answer, diskoop
 
 
@@ -38,7 +38,7 @@ def test_drawn_pairs_differ_in_what_is_swapped(series_run: Path, tmp_path: Path)
             assert len({member for pair in pairs for member in pair}) == 4
             assert all(labels[name][a] != labels[name][b] for name in wanted for a, b in pairs)
     plain = Sequences.of(random.normal(size=(60, 5, 2)), units=Units())
-    drawn = draw_indices(60, 4, 3).tolist()
+    drawn = random_indices(60, 4, 3).tolist()
     assert parse_pairs(plain, [], 2, 3) == [(drawn[0], drawn[1]), (drawn[2], drawn[3])]
     same = Sequences.of(random.normal(size=(3, 5, 2)), {"hair": np.zeros(3, int)}, units=Units())
     assert len(parse_pairs(same, [], 2, 0, ["hair"])) == 1  # nothing differs: any pair

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from diskoop.data.clips import decoding
-from diskoop.errors import InputError, ResourceError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError, ResourceError
 from tests.helpers.media import moving_square, tone, write_csv, write_film, write_frames, write_sound
 
 
@@ -57,7 +57,7 @@ def test_a_name_is_no_word_on_memory(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_not_left_out(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="there is no file"), decoding(tmp_path / "a.wav", "recording"):
+    with pytest.raises(MissingDependencyError, match="there is no file"), decoding(tmp_path / "a.wav", "recording"):
         raise FileNotFoundError
 
 

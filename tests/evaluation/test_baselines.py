@@ -216,7 +216,7 @@ def test_a_baseline_is_a_run_of_its_own(baseline: Baseline, dtype: torch.dtype) 
     parts = built.decompose(clips)
     fitted = fit_operator(parts.z, parts.mask)
     assert torch.allclose(built.operator.matrix, fitted.matrix, atol=1e-9)
-    assert built.operator.source == "an array, 40 training sequences"
+    assert built.operator.fitted_on == "an array, 40 training sequences"
     assert (built.settings, built.units, built.factors) == (run.settings, run.units, None)
     assert built.folder.path == run.folder.path / baseline.__name__
     assert all(torch.equal(*pair) for pair in zip(before, run.model.parameters(), strict=True))
@@ -553,4 +553,4 @@ def test_a_seed_decides_and_the_run_stays_as_it_was() -> None:
     assert one.settings.model.k == 8 + STATIC
     assert one.factors is None
     assert torch.equal(run.operator.matrix, before)
-    assert one.operator.source == run.operator.source
+    assert one.operator.fitted_on == run.operator.fitted_on

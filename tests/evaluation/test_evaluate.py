@@ -142,7 +142,7 @@ def test_figures_depend_on_whatever_they_were_measured_with() -> None:
     assert json.loads(json.dumps(mine)) == json.loads(json.dumps(cache_inputs(run, context_of(clips, clips))))
     others: list[tuple[Run, EvalContext]] = [
         (plain_run(clips, 2, known_factors(PROJECTORS), decoder=0.5), context),
-        (replace(run, operator=replace(run.operator, source="elsewhere")), context),
+        (replace(run, operator=replace(run.operator, fitted_on="elsewhere")), context),
         (replace(run, factors=None), context),
         (replace(run, factors=known_factors(PROJECTORS, names={"level": "height"})), context),
         (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diskoop.cli.app import main
-from diskoop.signals import stop_signals
+from diskoop.stop_signals import stop_signals
 
 TINY_OVERRIDES = [
     "data.name=oscillators", "data.limit=200", "model.k=10", "model.h=12", "spectrum.static=3", "spectrum.radius=0.9",

@@ -8,9 +8,9 @@ from sklearn.metrics import mutual_info_score
 
 from diskoop.numerics.components import (
     DEPENDENCE_BOUNDS,
+    average_linkage,
     block_dependence,
     dependence,
-    group,
     independent_components,
     principal_directions,
 )
@@ -114,7 +114,7 @@ def test_blocks_are_as_tied_as_their_columns_are_at_most(random: np.random.Gener
 def test_groups_are_those_of_average_linkage(random: np.random.Generator, count: int | None) -> None:
     similarity = random.uniform(size=(9, 9))
     similarity = (similarity + similarity.T) / 2
-    groups = group(similarity, [1] * 9, (0.55, 0.55), count)
+    groups = average_linkage(similarity, [1] * 9, (0.55, 0.55), count)
     tree = linkage((1 - similarity)[np.triu_indices(9, 1)], "average")
     labels = fcluster(tree, 0.45, "distance") if count is None else fcluster(tree, count, "maxclust")
     assert groups == sorted([i for i in range(9) if labels[i] == label] for label in np.unique(labels))
@@ -123,9 +123,9 @@ def test_groups_are_those_of_average_linkage(random: np.random.Generator, count:
 def test_large_items_weigh_more() -> None:
     """0 and 1 join first; 2 then stands to them as the weighted mean says."""
     similarity = np.array([[1, 0.9, 0.5], [0.9, 1, 0.1], [0.5, 0.1, 1]])
-    assert group(similarity, [1, 1, 1], (0.35, 0.35)) == [[0, 1], [2]]
-    assert group(similarity, [3, 1, 1], (0.35, 0.35)) == [[0, 1, 2]]
-    assert group(similarity, [1, 1, 1], (0.95, 0.95)) == [[0], [1], [2]]
+    assert average_linkage(similarity, [1, 1, 1], (0.35, 0.35)) == [[0, 1], [2]]
+    assert average_linkage(similarity, [3, 1, 1], (0.35, 0.35)) == [[0, 1, 2]]
+    assert average_linkage(similarity, [1, 1, 1], (0.95, 0.95)) == [[0], [1], [2]]
 
 
 def test_the_cut_is_made_where_the_gap_is_widest() -> None:
@@ -133,10 +133,10 @@ def test_the_cut_is_made_where_the_gap_is_widest() -> None:
     similarity = np.full((6, 6), 0.22)
     for i, tie in enumerate((0.37, 0.35, 0.33)):
         similarity[2 * i, 2 * i + 1] = similarity[2 * i + 1, 2 * i] = tie
-    assert group(similarity, [1] * 6, (0.2, 0.4)) == [[0, 1], [2, 3], [4, 5]]
-    assert group(similarity, [1] * 6, (0.36, 0.372)) == [[0, 1], [2], [3], [4], [5]]
-    assert group(similarity, [1] * 6, (0.1, 0.2)) == [[0, 1, 2, 3, 4, 5]]
-    assert group(similarity, [1] * 6, (0.5, 0.9)) == [[i] for i in range(6)]
+    assert average_linkage(similarity, [1] * 6, (0.2, 0.4)) == [[0, 1], [2, 3], [4, 5]]
+    assert average_linkage(similarity, [1] * 6, (0.36, 0.372)) == [[0, 1], [2], [3], [4], [5]]
+    assert average_linkage(similarity, [1] * 6, (0.1, 0.2)) == [[0, 1, 2, 3, 4, 5]]
+    assert average_linkage(similarity, [1] * 6, (0.5, 0.9)) == [[i] for i in range(6)]
 
 
 def test_chance_stays_below_what_belongs_together(random: np.random.Generator) -> None:
@@ -148,4 +148,4 @@ def test_a_factor_that_stretches_another_is_not_the_same() -> None:
     """Hair and a motion that turns it: within each 0.5, between them 0.34."""
     alike = np.kron(np.eye(2), np.full((3, 3), 0.16)) + 0.34
     np.fill_diagonal(alike, 1.0)
-    assert group(alike, [1] * 6) == [[0, 1, 2], [3, 4, 5]]
+    assert average_linkage(alike, [1] * 6) == [[0, 1, 2], [3, 4, 5]]

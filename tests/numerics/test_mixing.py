@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from diskoop.errors import InputError
-from diskoop.numerics import over_batch, over_two
+from diskoop.numerics import batch_weights, pair_weights
 
 
-@pytest.mark.parametrize("weights", [over_batch, over_two])
+@pytest.mark.parametrize("weights", [batch_weights, pair_weights])
 def test_rows_are_convex(weights: object, generator: torch.Generator) -> None:
     assert callable(weights)
     drawn = weights(50, generator)
@@ -19,13 +19,13 @@ def test_rows_are_convex(weights: object, generator: torch.Generator) -> None:
 
 
 def test_over_two_mixes_two_and_over_batch_all(generator: torch.Generator) -> None:
-    assert ((over_two(200, generator) > 0).sum(1) == 2).all()
-    assert (over_batch(20, generator) > 0).all()
-    both = over_two(2, generator)
+    assert ((pair_weights(200, generator) > 0).sum(1) == 2).all()
+    assert (batch_weights(20, generator) > 0).all()
+    both = pair_weights(2, generator)
     assert (both > 0).all()
 
 
 def test_two_must_be_there(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="needs two sequences at least, got 1"):
-        over_two(1, generator)
-    assert torch.equal(over_batch(1, generator), torch.ones(1, 1, dtype=torch.float64))
+        pair_weights(1, generator)
+    assert torch.equal(batch_weights(1, generator), torch.ones(1, 1, dtype=torch.float64))

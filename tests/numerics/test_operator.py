@@ -474,13 +474,13 @@ def test_a_direction_that_the_ridge_shrinks_by_a_tenth_does_not_count() -> None:
 def test_constants_are_left_alone_and_leave_others_alone(generator: torch.Generator) -> None:
     z = torch.randn(6, 9, 4, generator=generator, dtype=torch.float64).requires_grad_()
     operator = fit_operator(z)
-    beside = operator.beside_constants(3)
+    beside = operator.prepend_identity(3)
     latents = torch.cat([torch.randn(6, 1, 3, generator=generator, dtype=torch.float64).expand(-1, 9, -1), z], -1)
     moved = beside.advance(latents)
     assert torch.equal(moved[..., :3], latents[..., :3])
     torch.testing.assert_close(moved[..., 3:], operator.advance(z))
     assert int(beside.rank) == 7
-    assert operator.beside_constants(0) is operator
+    assert operator.prepend_identity(0) is operator
     (gradient,) = torch.autograd.grad(beside.matrix.square().sum(), z, retain_graph=True)
     (expected,) = torch.autograd.grad(operator.matrix.square().sum(), z)
     torch.testing.assert_close(gradient, expected)
@@ -488,6 +488,6 @@ def test_constants_are_left_alone_and_leave_others_alone(generator: torch.Genera
 
 def test_one_operator_a_sequence_has_constants_too(generator: torch.Generator) -> None:
     z = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
-    matrix = fit_operator_per_sequence(z).beside_constants(1).matrix
+    matrix = fit_operator_per_sequence(z).prepend_identity(1).matrix
     assert matrix.shape == (3, 3, 3)
     torch.testing.assert_close(matrix[:, 0], torch.eye(3, dtype=torch.float64)[:1].expand(3, -1))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from diskoop.errors import InputError
-from diskoop.search.plan import FIGURES, Plan, plans
+from diskoop.search.plan import FIGURES, SearchPlan, plans
 from diskoop.settings import Settings
 
 SPACE = {
@@ -17,23 +17,23 @@ SPACE = {
 
 
 def test_a_grid_has_every_point_once_in_an_order_of_the_seed() -> None:
-    plan = Plan.of({"space": SPACE, "sampler": "grid"})
+    plan = SearchPlan.of({"space": SPACE, "sampler": "grid"})
     points = [plan.grid_point(index) for index in range(plan.num_trials)]
     assert plan.num_trials == 12
     assert len({tuple(point.values()) for point in points}) == 12
     assert {point["loss.eig"] for point in points} == {0.5, 1.0, 1.5}
-    other = Plan.of({"space": SPACE, "sampler": "grid", "seed": 1})
+    other = SearchPlan.of({"space": SPACE, "sampler": "grid", "seed": 1})
     assert [other.grid_point(index) for index in range(12)] != points
-    assert Plan.of({"space": SPACE, "sampler": "grid", "trials": 5}).num_trials == 5
+    assert SearchPlan.of({"space": SPACE, "sampler": "grid", "trials": 5}).num_trials == 5
 
 
 def test_the_objective_is_a_weighted_mean_with_a_floor() -> None:
-    plan = Plan.of({"space": SPACE, "trials": 1, "objective": {"explained": 3, "kept": 1, "steady": 0}})
+    plan = SearchPlan.of({"space": SPACE, "trials": 1, "objective": {"explained": 3, "kept": 1, "steady": 0}})
     assert plan.figures == ["explained", "kept"]
     assert plan.judge({"explained": 0.8, "kept": -50.0}) == pytest.approx((3 * 0.8 - 1) / 4)
-    assert Plan.of({"space": SPACE, "trials": 1, "objective": "explained"}).judge({"explained": 0.25}) == 0.25
+    assert SearchPlan.of({"space": SPACE, "trials": 1, "objective": "explained"}).judge({"explained": 0.25}) == 0.25
     assert not plan.takes_labels
-    assert Plan.of({"space": SPACE, "trials": 1, "objective": ["score"]}).takes_labels
+    assert SearchPlan.of({"space": SPACE, "trials": 1, "objective": ["score"]}).takes_labels
 
 
 @pytest.mark.parametrize(
@@ -68,35 +68,35 @@ def test_the_objective_is_a_weighted_mean_with_a_floor() -> None:
 )
 def test_a_mistake_is_named(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        Plan.of({"space": SPACE, "trials": 3} | changes)
+        SearchPlan.of({"space": SPACE, "trials": 3} | changes)
 
 
 @pytest.mark.parametrize("values", [None, [1], "tpe"])
 def test_what_is_no_plan(values: object) -> None:
     with pytest.raises(InputError, match="a plan should map names"):
-        Plan.of(values)
+        SearchPlan.of(values)
 
 
 def test_a_missing_plan_is_named_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no search plan 'oscilators'; did you mean 'oscillators'\?"):
-        Plan.load("oscilators")
+        SearchPlan.load("oscilators")
     (tmp_path / "empty.yaml").write_text("")
     with pytest.raises(InputError, match="space is missing in the plan"):
-        Plan.load(tmp_path / "empty.yaml")
+        SearchPlan.load(tmp_path / "empty.yaml")
 
 
 @pytest.mark.parametrize("name", plans())
 def test_a_shipped_plan_says_what_its_trials_are(name: str) -> None:
-    plan = Plan.load(name)
+    plan = SearchPlan.load(name)
     point = {key: values[0] if isinstance(values, list) else values.low for key, values in plan.space.items()}
     settings = plan.trial_settings(point)
     assert settings.data.val_fraction > 0
     assert settings.model.k == point["model.k"]
-    assert Plan.of({**plan.model_dump()}) == plan
+    assert SearchPlan.of({**plan.model_dump()}) == plan
 
 
 def test_the_papers_grid() -> None:
-    sprites, timit = Plan.load("paper-sprites"), Plan.load("paper-timit")
+    sprites, timit = SearchPlan.load("paper-sprites"), SearchPlan.load("paper-timit")
     assert (sprites.sampler, sprites.num_trials, timit.num_trials) == ("grid", 27_000, 5400)
     weights = [1, 3, 5, 10, 15, 20]
     assert sprites.space["loss.rec"] == sprites.space["loss.pred"] == sprites.space["loss.eig"] == weights
@@ -112,17 +112,19 @@ def test_a_base_may_lie_beside_the_plan(tmp_path: Path, monkeypatch: pytest.Monk
     Settings.load("demo").replaced({"model": {"h": 77}}).save(tmp_path / "base.yaml")
     (tmp_path / "search.yaml").write_text("base: base.yaml\nspace: {model.k: [24, 28]}\ntrials: 2\n")
     monkeypatch.chdir("/")
-    assert Plan.load(tmp_path / "search.yaml").trial_settings({"model.k": 24}).model.h == 77
+    assert SearchPlan.load(tmp_path / "search.yaml").trial_settings({"model.k": 24}).model.h == 77
 
 
 def test_the_same_search_on_another_machine() -> None:
     one, two = (
-        Plan.of({"space": SPACE, "trials": count, "settings": {"data": {"path": path}, "train": {"device": device}}})
+        SearchPlan.of(
+            {"space": SPACE, "trials": count, "settings": {"data": {"path": path}, "train": {"device": device}}}
+        )
         for count, path, device in ((3, "a", "cpu"), (9, "/b", "cuda"))
     )
     assert one.identity() == two.identity()
-    assert one.identity() != Plan.of({"space": SPACE, "trials": 3, "settings": {"train": {"lr": 0.1}}}).identity()
+    assert one.identity() != SearchPlan.of({"space": SPACE, "trials": 3, "settings": {"train": {"lr": 0.1}}}).identity()
 
 
 def test_every_figure_is_described() -> None:
-    assert set(Plan.of({"space": SPACE, "trials": 1}).figures) < set(FIGURES)
+    assert set(SearchPlan.of({"space": SPACE, "trials": 1}).figures) < set(FIGURES)

@@ -13,17 +13,17 @@ from sqlalchemy import event
 
 from diskoop.errors import InputError, ResourceError
 from diskoop.search import trials
-from diskoop.search.plan import Plan
+from diskoop.search.plan import SearchPlan
 from diskoop.search.storage import hide_password, open_storage, storage_errors
-from diskoop.search.trials import MAX_LOST, MEDIAN_TRIALS, MISSED_BEATS, Claim, TakenOver, TrialQueue
+from diskoop.search.trials import MAX_LOST, MEDIAN_TRIALS, MISSED_BEATS, ClaimedTrial, TakenOver, TrialQueue
 
 HEARTBEAT = 0.05
 LONG = 2 * MISSED_BEATS * HEARTBEAT  # enough for a worker to be given up
 
 
-def make_plan(**changes: Any) -> Plan:
+def make_plan(**changes: Any) -> SearchPlan:
     space = {"model.k": [8, 12], "loss.eig": {"low": 0.1, "high": 10, "log": True}}
-    return Plan.of(
+    return SearchPlan.of(
         {"space": space, "sampler": "random", "trials": 4, "heartbeat": HEARTBEAT, "pruner": "none"} | changes
     )
 
@@ -33,12 +33,12 @@ def name() -> str:
     return uuid4().hex  # the server's database is shared by all tests
 
 
-def queue(shared: str, name: str, plan: Plan | None = None) -> TrialQueue:
+def queue(shared: str, name: str, plan: SearchPlan | None = None) -> TrialQueue:
     """Of a worker with a connection of its own."""
     return TrialQueue(open_storage(shared), name, plan or make_plan())
 
 
-def take(worker: TrialQueue) -> Claim:
+def take(worker: TrialQueue) -> ClaimedTrial:
     claim = worker.take()
     assert claim is not None
     return claim

@@ -186,7 +186,7 @@ def test_the_frozen_operator_is_that_of_the_whole_training_set(undisturbed: Path
         expected = fit_operator(run.model.encode(x))
     assert torch.allclose(run.operator.matrix, expected.matrix, atol=1e-9)
     assert (run.operator.sequences, run.operator.steps) == (200, 200 * 23)
-    assert run.operator.source == "oscillators, 200 training sequences"
+    assert run.operator.fitted_on == "oscillators, 200 training sequences"
 
 
 def test_another_thread_count_is_told(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_movies_have_all_frames() -> None:
     import av
 
     video = np.repeat(RANDOM.integers(0, 256, (5, 3, 1, 1), dtype=np.uint8), 33, 2).repeat(33, 3)  # odd sides
-    with av.open(io.BytesIO(media.movie(video, PIXELS)), "r") as container:
+    with av.open(io.BytesIO(media.mp4_bytes(video, PIXELS)), "r") as container:
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
     assert len(frames) == 5
     assert np.abs(frames[3].mean((0, 1)) - video[3, :, 0, 0]).max() < 12  # mpeg4 loses some
@@ -64,13 +64,13 @@ def test_spectrograms_have_low_frequencies_below() -> None:
 
 def test_sound_lasts_as_long_as_its_spectrogram() -> None:
     logs = spectrogram(tone(0.3))
-    with wave.open(io.BytesIO(media.sound(logs))) as file:
+    with wave.open(io.BytesIO(media.speech_wav(logs))) as file:
         assert file.getframerate() == 16_000
         assert file.getnframes() / 16_000 == pytest.approx(media.seconds(len(logs)))
 
 
 def test_tables_quote_names_and_keep_numbers() -> None:
-    text = media.table(np.array([[0.1, -2.5e300]]), Units(features=("a, b", "c"), dtype="float64")).decode()
+    text = media.csv_bytes(np.array([[0.1, -2.5e300]]), Units(features=("a, b", "c"), dtype="float64")).decode()
     assert text == 'frame,"a, b",c\n0,0.1,-2.5e+300\n'
 
 

@@ -91,10 +91,10 @@ def test_the_slider_goes_from_source_to_donor_and_past_it(tab: Tab) -> None:
 
 
 def test_frames_play_and_are_scrubbed(tab: Tab) -> None:
-    first = tab.pixels("#source-figure canvas")
+    first = tab.pixels("#receiver-figure canvas")
     tab.page.eval_on_selector("#scrub", "input => { input.value = 5; input.dispatchEvent(new Event('input')); }")
     assert tab.page.inner_text("#frame-number") == "frame 6 of 8"
-    assert tab.pixels("#source-figure canvas") != first
+    assert tab.pixels("#receiver-figure canvas") != first
     tab.page.click("#play")
     tab.page.wait_for_function("() => document.querySelector('#frame-number').textContent !== 'frame 6 of 8'")
     tab.page.click("#play")
@@ -108,11 +108,11 @@ def test_clips_are_filtered_paged_and_chosen(tab: Tab) -> None:
     tab.page.wait_for_function("first => document.querySelector('.card .name').textContent !== first", arg=names[0])
     tab.page.locator(".card").nth(2).click()
     tab.wait('"donor":"train/26"')
-    tab.page.check('input[value="source"]')
+    tab.page.check('input[value="receiver"]')
     tab.page.locator(".card").nth(3).click()
-    tab.wait('"source":"train/27"')
+    tab.wait('"receiver":"train/27"')
     tab.page.click("#exchange")
-    tab.wait('"source":"train/26"')
+    tab.wait('"receiver":"train/26"')
 
 
 def test_sampling_keeps_drawing(tab: Tab) -> None:
@@ -167,8 +167,8 @@ def test_what_is_chosen_survives_a_reload(tab: Tab) -> None:
 def test_files_are_brought_and_bad_ones_refused(tab: Tab, tmp_path: Path) -> None:
     film = write_film(tmp_path / "my walk.gif", moving_square(8))
     tab.page.set_input_files("#file", film)
-    tab.wait('"source":"uploads/0"')
-    assert "my walk.gif" in tab.page.inner_text("#source-figure figcaption")
+    tab.wait('"receiver":"uploads/0"')
+    assert "my walk.gif" in tab.page.inner_text("#receiver-figure figcaption")
     (tmp_path / "notes.txt").write_text("no film")
     tab.page.set_input_files("#file", tmp_path / "notes.txt")
     tab.page.wait_for_function("() => document.querySelector('#toast').textContent.includes('notes.txt holds')")
@@ -234,7 +234,7 @@ def test_sound_is_played(browser: "Browser", sound_run: Path) -> None:
             }""",
         )
         assert 0.3 < seconds < 0.8
-        assert tab.page.locator("#source-figure img").count() == 1
+        assert tab.page.locator("#receiver-figure img").count() == 1
         assert tab.complaints == []
         tab.page.close()
 

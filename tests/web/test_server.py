@@ -31,7 +31,7 @@ from tests.helpers.cli import diskoop, start, wait_for
 from tests.helpers.media import moving_square, write_film
 
 HERE = "http://127.0.0.1:8137"
-SWAP = {"kind": "swap", "source": "test/3", "donor": "test/8", "factors": ["static"]}
+SWAP = {"kind": "swap", "receiver": "test/3", "donor": "test/8", "factors": ["static"]}
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def test_results_are_downloaded(client: TestClient, suffix: str, start: bytes) -
 
 
 def test_sound_is_heard(sound_client: TestClient, client: TestClient) -> None:
-    swap = {**SWAP, "source": "train/0", "donor": "train/1"}
+    swap = {**SWAP, "receiver": "train/0", "donor": "train/1"}
     answer = sound_client.get("/api/sound", params={"edit": json.dumps(swap)})
     assert answer.headers["content-type"] == "audio/wav"
     assert answer.content.startswith(b"RIFF")
@@ -147,7 +147,7 @@ def test_an_edit_in_an_address_is_checked_too(client: TestClient) -> None:
 def test_files_are_brought_and_refused(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     film = write_film(tmp_path / "walk.gif", moving_square(8))
     clips = client.post("/api/upload?name=walk.gif", content=film.read_bytes()).json()["clips"]
-    answer = client.post("/api/edit", json={**SWAP, "source": clips[0]})
+    answer = client.post("/api/edit", json={**SWAP, "receiver": clips[0]})
     assert answer.status_code == 200
     refused = client.post("/api/upload?name=walk.txt", content=b"x")
     assert refused.status_code == 422
@@ -228,7 +228,7 @@ def test_several_browsers_at_once(series_run: Path, tmp_path: Path) -> None:
     thread.start()
 
     def ask(index: int) -> Any:
-        body = {"kind": "swap", "source": f"test/{index}", "donor": "test/50", "factors": ["static"]}
+        body = {"kind": "swap", "receiver": f"test/{index}", "donor": "test/50", "factors": ["static"]}
         request = Request(
             f"{explorer.url}api/edit", json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
         )

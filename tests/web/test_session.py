@@ -39,8 +39,8 @@ def video(video_run: Path) -> Iterator[Session]:
     session.close()
 
 
-def edit(kind: str, source: str = "test/3", **more: object) -> EditRequest:
-    return EditRequest.model_validate({"kind": kind, "source": source, **more})
+def edit(kind: str, receiver: str = "test/3", **more: object) -> EditRequest:
+    return EditRequest.model_validate({"kind": kind, "receiver": receiver, **more})
 
 
 # --- edits
@@ -53,8 +53,8 @@ def test_a_swap_is_the_run_s_own(series: Session, series_run: Path) -> None:
     expected = run.decompose(clips).swap([name], donor={0: 1}, amount=0.6).decode()[0]
     made = series.editor.apply(edit("swap", donor="test/7", factors=[name], amount=0.6))
     np.testing.assert_allclose(made.x, expected, rtol=1e-6)
-    source, donor = (clips.sequence_name(index) for index in (0, 1))
-    assert made.caption == f"{source} with {name} of {donor} by 0.6"
+    receiver, donor = (clips.sequence_name(index) for index in (0, 1))
+    assert made.caption == f"{receiver} with {name} of {donor} by 0.6"
 
 
 def test_nothing_taken_is_the_reconstruction_and_everything_is_the_donor_s(video: Session) -> None:

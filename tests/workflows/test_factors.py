@@ -218,8 +218,8 @@ def test_no_modes_are_searched_for_a_label_that_cannot_be_told(
     known = factors.load_classifier(run)
     poor = replace(known, accuracy={**known.accuracy, "mark": 0.4})
     monkeypatch.setattr(factors, "load_or_train_classifier", lambda *words: poor)
-    with pytest.raises(InputError, match=r"no modes can be searched for mark: its accuracy is 40\.0%"):
-        factors.find_factors(run, factors.DiscoveryConfig("modes", labels=("mark",)))
+    with pytest.raises(InputError, match=r"factors cannot be searched for mark: its accuracy is 40\.0%"):
+        factors.find_factors(run, factors.DiscoveryConfig("modes", {"labels": ("mark",)}))
 
 
 def test_where_nothing_varies_that_is_said_and_no_factors_are_found(tmp_path: Path) -> None:

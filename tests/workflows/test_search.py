@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from diskoop.errors import InputError, Stopped
-from diskoop.search.plan import Plan
+from diskoop.search.plan import SearchPlan
 from diskoop.search.results import SearchResults
 from diskoop.search.storage import open_storage
-from diskoop.search.trials import Claim, TrialQueue
+from diskoop.search.trials import ClaimedTrial, TrialQueue
 from diskoop.settings import Settings
 from diskoop.tensor_files import read_record
 from diskoop.workflows.search import Search
@@ -60,7 +60,7 @@ def test_a_folder_holds_all_of_it(finished: tuple[Path, dict[str, Any]]) -> None
         "table.md", "table.json", "history.png", "settings.png", "importances.png", "best.yaml",
     }  # fmt: skip
     assert all((folder / file).stat().st_size > 0 for file in facts["files"])
-    assert Plan.load(out / "plan.yaml") == Plan.of(PLAN)
+    assert SearchPlan.load(out / "plan.yaml") == SearchPlan.of(PLAN)
     states = Counter(each["state"] for each in facts["trials"])
     impossible = [each for each in facts["trials"] if each["params"]["spectrum.static"] > each["params"]["model.k"]]
     assert states == {"complete": 4 - len(impossible), "failed": len(impossible)}
@@ -91,7 +91,7 @@ def test_the_table_ranks_trials(finished: tuple[Path, dict[str, Any]]) -> None:
 
 def test_settings_that_are_called_alike_have_their_full_names() -> None:
     space = {"loss.cycle": [1, 2], "model.k": [6], "model.noise": [0.1], "loss.rec": [1]}
-    headings = SearchResults("mine", Plan.of(PLAN | {"space": space}), [], {}).headings()
+    headings = SearchResults("mine", SearchPlan.of(PLAN | {"space": space}), [], {}).headings()
     assert headings[-5:] == ["loss.cycle", "k", "noise", "rec", "seconds"]
     assert len(set(headings)) == len(headings)
 
@@ -146,10 +146,12 @@ def test_trials_that_all_fail_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = PLAN | {"space": {"loss.eig": {"low": 0.1, "high": 10}}, "trials": 3}
-    plan = Plan.of(values | {"settings": PLAN["settings"] | {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}}})
+    plan = SearchPlan.of(
+        values | {"settings": PLAN["settings"] | {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}}}
+    )
     validated, original = [], Search._on_validation
 
-    def press_ctrl_c(self: Search, claim: Claim, done: float, row: dict[str, Any]) -> None:
+    def press_ctrl_c(self: Search, claim: ClaimedTrial, done: float, row: dict[str, Any]) -> None:
         original(self, claim, done, row)
         validated.append(row["step"])
         if len(validated) == 17:  # the fifth step of the second trial
@@ -172,7 +174,7 @@ def test_ctrl_c_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_damaged_checkpoint_begins_anew(tmp_path: Path) -> None:
-    plan = Plan.of(
+    plan = SearchPlan.of(
         PLAN | {"space": {"loss.eig": [1.0]}, "settings": PLAN["settings"] | {"spectrum": {"static": 2}}, "trials": 1}
     )
     plan = plan.model_copy(update={"settings": plan.settings | {"model": {"k": 6, "h": 8}}})
@@ -194,7 +196,7 @@ def test_a_damaged_checkpoint_begins_anew(tmp_path: Path) -> None:
 
 def test_a_trial_that_diverges_is_told_and_left(tmp_path: Path) -> None:
     values = PLAN["settings"] | {"spectrum": {"static": 2}, "model": {"k": 6, "h": 8}}
-    plan = Plan.of(
+    plan = SearchPlan.of(
         PLAN | {"space": {"train.lr": [100.0], "loss.rec": [1e30, 1e38]}, "settings": values, "sampler": "grid"}
     )
     with pytest.raises(InputError, match="every trial failed, the first one so: training diverged at step"):
@@ -221,7 +223,7 @@ def test_a_killed_worker_loses_no_trial(either: str, tmp_path: Path) -> None:  #
     runs = tmp_path / "out" / "trials"
     wait_for(lambda: any(checkpointed(run) for run in runs.glob("0*")), workers[0])
     run, before = next((run, checkpointed(run)) for run in runs.glob("0*") if checkpointed(run))
-    queue = TrialQueue(open_storage(either), "killed", Plan.load(path))
+    queue = TrialQueue(open_storage(either), "killed", SearchPlan.load(path))
     owner = queue.records()[int(run.name)].worker
     (doomed,) = (worker for worker in workers if f":{worker.pid}" in str(owner))
     (survivor,) = (worker for worker in workers if worker is not doomed)

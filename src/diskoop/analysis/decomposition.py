@@ -15,7 +15,7 @@ from diskoop.data.sequences import Sequences, Units, bit_view, to_device
 from diskoop.errors import InputError, suggest
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.factors import Factor, swap
-from diskoop.numerics.mixing import Weights, over_two
+from diskoop.numerics.mixing import Weights, pair_weights
 from diskoop.numerics.operator import Operator
 from diskoop.numerics.spectrum import ModeOrder, Spectrum
 from diskoop.parallel import apply
@@ -208,7 +208,7 @@ class Decomposition:
         self,
         factor: FactorLike,
         generator: torch.Generator,
-        weights: Weights = over_two,
+        weights: Weights = pair_weights,
     ) -> "Decomposition":
         """Each sequence with `factor` replaced by a random convex combination over the set.
 

@@ -16,7 +16,7 @@ from diskoop.numerics.factors import SPECTRAL_PARTS
 
 @dataclass(frozen=True, eq=False)
 class StagedSwap:
-    """A source sequence, the same after each swap, and the target sequence."""
+    """A receiver sequence, the same after each swap, and the donor sequence."""
 
     captions: tuple[str, ...]
     parts: Decomposition  # a sequence for each caption
@@ -26,17 +26,17 @@ class StagedSwap:
         return [(caption, x) for caption, (_, x) in zip(self.captions, self.parts.rows(), strict=True)]
 
 
-def swap_cumulatively(parts: Decomposition, source: int, target: int, order: Sequence[str]) -> StagedSwap:
+def swap_cumulatively(parts: Decomposition, receiver: int, donor: int, order: Sequence[str]) -> StagedSwap:
     """Swap factors one after another, each on top of the ones before.
 
     Args:
         parts: with the factors.
-        source: index of the sequence to change.
-        target: index of the donor.
+        receiver: index of the sequence to change.
+        donor: index of the donor.
         order: names of factors.
     """
     _check_names(order)
-    pair = parts.select([source, target])
+    pair = parts.select([receiver, donor])
     edits, captions = [pair], []
     for count, name in enumerate(order, 1):
         edits.append(edits[-1].swap(name, {0: 1}))
@@ -44,24 +44,24 @@ def swap_cumulatively(parts: Decomposition, source: int, target: int, order: Seq
     return _collect(pair, captions, edits[1:])
 
 
-def swap_combinations(parts: Decomposition, source: int, target: int, names: Sequence[str]) -> StagedSwap:
+def swap_combinations(parts: Decomposition, receiver: int, donor: int, names: Sequence[str]) -> StagedSwap:
     """Swap every non-empty subset of factors, small subsets first; factors that overlap, one after another.
 
     Args:
         parts: with the factors.
-        source: index of the sequence to change.
-        target: index of the donor.
+        receiver: index of the sequence to change.
+        donor: index of the donor.
         names: of factors.
     """
     _check_names(names)
-    pair = parts.select([source, target])
+    pair = parts.select([receiver, donor])
     subsets = [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
     edits = [reduce(lambda edit, name: edit.swap(name, {0: 1}), subset, pair) for subset in subsets]
     return _collect(pair, [" + ".join(subset) for subset in subsets], edits)
 
 
 def swap_incrementally(
-    parts: Decomposition, source: int, target: int, part: str, sizes: Sequence[int | None]
+    parts: Decomposition, receiver: int, donor: int, part: str, sizes: Sequence[int | None]
 ) -> StagedSwap:
     """Swap growing sets of the modes of one part, in the order of the spectrum.
 
@@ -70,8 +70,8 @@ def swap_incrementally(
 
     Args:
         parts: the sequences.
-        source: index of the sequence to change.
-        target: index of the donor.
+        receiver: index of the sequence to change.
+        donor: index of the donor.
         part: "static" or "dynamic".
         sizes: of the sets, growing; None is all modes.
     """
@@ -82,7 +82,7 @@ def swap_incrementally(
         selected = parts.spectrum.complete(modes[:size])
         count = "all" if len(selected) == len(modes) else f"{len(selected)} of"
         mode_sets[f"{count} {len(modes)} {part} modes"] = selected
-    pair = parts.select([source, target])
+    pair = parts.select([receiver, donor])
     return _collect(pair, list(mode_sets), [pair.swap(selected, {0: 1}) for selected in mode_sets.values()])
 
 
@@ -95,12 +95,12 @@ def part_modes(parts: Decomposition, part: str) -> list[int]:
 
 
 def _collect(pair: Decomposition, captions: Sequence[str], edits: Sequence[Decomposition]) -> StagedSwap:
-    """One sequence per caption, from the decomposition of (source, target) and its edits, which change the first."""
+    """One sequence per caption, from the decomposition of (receiver, donor) and its edits, which change the first."""
     stages = pair.select([0] * (len(edits) + 1) + [1])
     z = torch.stack([pair.z[0], *(edit.z[0] for edit in edits), pair.z[1]])
     masks = [edit.mask[0] for edit in (pair, *edits) if edit.mask is not None]
     mask = None if pair.mask is None else torch.stack([*masks, pair.mask[1]])
-    return StagedSwap(("source", *captions, "target"), replace(stages, z=z, mask=mask))
+    return StagedSwap(("receiver", *captions, "donor"), replace(stages, z=z, mask=mask))
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ class Decomposer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class DMD:
+class DMDForecaster:
     """Dynamic mode decomposition of the frames themselves: principal directions, and an operator on them."""
 
     basis: Tensor  # (features of a frame, rank) float64, orthonormal columns
@@ -49,7 +49,7 @@ class DMD:
         return frames
 
 
-def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> DMD:
+def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> DMDForecaster:
     """Fit plain DMD to all sequences, in the model's units, without centring.
 
     Args:
@@ -73,8 +73,8 @@ def fit_dmd(clips: Sequences, rank: int, generator: torch.Generator) -> DMD:
         raise InputError(f"cannot fit DMD: the frames of {clips.name} hold NaN or infinity")
     basis = torch.linalg.svd(sample, full_matrices=False)[2][:rank].T.contiguous()
     snapshots = reduce(SnapshotQR.__add__, (_snapshots(clips, indices, basis) for indices in chunks(len(clips))))
-    operator = replace(snapshots.solve(), source=f"{clips.name}, {counted(len(clips), 'sequence')}")
-    return DMD(basis, operator, clips.frames.shape[1:], clips.units)
+    operator = replace(snapshots.solve(), fitted_on=f"{clips.name}, {counted(len(clips), 'sequence')}")
+    return DMDForecaster(basis, operator, clips.frames.shape[1:], clips.units)
 
 
 def _sample_past_frames(clips: Sequences, generator: torch.Generator) -> NDArray[Any]:
@@ -161,7 +161,7 @@ class ForecastErrors:
 
 
 def compute_forecasts(
-    run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD | None
+    run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMDForecaster | None
 ) -> dict[str, NDArray[Any]]:
     """Forecasts by the run, by repeating the last frame and, if it is given, by DMD, (n, steps, ...) each.
 
@@ -176,7 +176,9 @@ def compute_forecasts(
     return forecasts if dmd is None else forecasts | {"dmd": dmd.forecast(x, steps)}
 
 
-def forecast_errors(run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMD | None) -> ForecastErrors:
+def forecast_errors(
+    run: Decomposer, clips: Sequences, steps: int, observed: int, dmd: DMDForecaster | None
+) -> ForecastErrors:
     """Errors of the forecasts of a run and of its baselines.
 
     Args:

@@ -1,7 +1,7 @@
 """decoded swaps and samples as grids of cells: the contents of the paper's qualitative figures
 
-Sources and targets are shown as they were given, so that one sees what the model lost, and decoded like their edits,
-so that a cell differs from its source by the edit alone.
+Receivers and donors are shown as they were given, so that one sees what the model lost, and decoded like their edits,
+so that a cell differs from its receiver by the edit alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ from diskoop.analysis.editing import swap_combinations, swap_cumulatively, swap_
 from diskoop.data.sequences import Units
 from diskoop.errors import InputError
 from diskoop.numerics.factors import SPECTRAL_PARTS
-from diskoop.numerics.mixing import Weights, over_two
+from diskoop.numerics.mixing import Weights, pair_weights
 
-Pairs = Sequence[tuple[int, int]]  # (source, target)
+Pairs = Sequence[tuple[int, int]]  # (receiver, donor)
 Part = Literal["static", "dynamic"]
-ROLES = ("source", "target")
+ROLES = ("receiver", "donor")
 RECONSTRUCTED = "as the model draws it"
-STAGE_CAPTIONS = ("source, original", f"source, {RECONSTRUCTED}", f"target, {RECONSTRUCTED}", "target, original")
+STAGE_CAPTIONS = ("receiver, original", f"receiver, {RECONSTRUCTED}", f"donor, {RECONSTRUCTED}", "donor, original")
 MAX_NAMED_DONORS = 4  # of a mixture
 
 
@@ -58,69 +58,69 @@ class Sheet:
 
 
 def two_factor_swaps(parts: Decomposition, pairs: Pairs) -> Sheet:
-    """For each pair the source and the target, and below them the source with either part of the target.
+    """For each pair the receiver and the donor, and below them the receiver with either part of the donor.
 
     Args:
         parts: the sequences.
-        pairs: (source, target) as indices into `parts`.
+        pairs: (receiver, donor) as indices into `parts`.
     """
     _require_pairs(pairs)
     rows: list[CellRow] = []
-    for source, target in pairs:
-        pair = parts.select([source, target])
+    for receiver, donor in pairs:
+        pair = parts.select([receiver, donor])
         decoded = [Cell(x, f"{role}, {RECONSTRUCTED}") for role, (_, x) in zip(ROLES, pair.rows(), strict=True)]
         rows += [_originals(pair), decoded, _both_swaps(pair), []]
     return Sheet(rows[:-1], parts.units, "What stays and what moves, exchanged")
 
 
-def factorial_swap(parts: Decomposition, source: int, target: int, orders: Sequence[Sequence[str]]) -> Sheet:
-    """A row for each order of factors: the source, the source after each swap, the target.
+def factorial_swap(parts: Decomposition, receiver: int, donor: int, orders: Sequence[Sequence[str]]) -> Sheet:
+    """A row for each order of factors: the receiver, the receiver after each swap, the donor.
 
     Args:
         parts: the sequences.
-        source: index of the sequence that changes.
-        target: index of the sequence that the factors come from.
+        receiver: index of the sequence that changes.
+        donor: index of the sequence that the factors come from.
         orders: lists of factor names, in the order in which they are swapped.
     """
     if not orders:
         raise InputError("expected orders of factors, such as [['hair', 'skin']], got none")
     rows = []
     for order in orders:
-        swapped = [x for _, x in swap_cumulatively(parts, source, target, order).rows()]
+        swapped = [x for _, x in swap_cumulatively(parts, receiver, donor, order).rows()]
         stages = list(zip(("", *(f"+ {name}" for name in order), ""), swapped, strict=True))
-        shown = _between_originals(parts, source, target, stages)
+        shown = _between_originals(parts, receiver, donor, stages)
         rows.append([Cell(_middle_frame(x), caption) for caption, x in shown])
-    return Sheet(rows, parts.units, "One factor of the target after another", remark=_roles(parts, source, target))
+    return Sheet(rows, parts.units, "One factor of the donor after another", remark=_roles(parts, receiver, donor))
 
 
-def all_combinations(parts: Decomposition, source: int, target: int, names: Sequence[str]) -> Sheet:
-    """The source, the source with every non-empty set of the target's factors `names`, the target; a row each."""
-    stages = _between_originals(parts, source, target, swap_combinations(parts, source, target, names).rows())
-    headings, remark = [caption for caption, _ in stages], _roles(parts, source, target)
-    title = "Every combination of the target's factors"
+def all_combinations(parts: Decomposition, receiver: int, donor: int, names: Sequence[str]) -> Sheet:
+    """The receiver, the receiver with every non-empty set of the donor's factors `names`, the donor; a row each."""
+    stages = _between_originals(parts, receiver, donor, swap_combinations(parts, receiver, donor, names).rows())
+    headings, remark = [caption for caption, _ in stages], _roles(parts, receiver, donor)
+    title = "Every combination of the donor's factors"
     return Sheet([[Cell(x)] for _, x in stages], parts.units, title, headings, remark=remark)
 
 
 def incremental_swap(parts: Decomposition, pairs: Pairs, what: str, sizes: Sequence[int | None]) -> Sheet:
-    """A column for each pair: the source with growing sets of the target's modes.
+    """A column for each pair: the receiver with growing sets of the donor's modes.
 
     Args:
         parts: the sequences.
-        pairs: (source, target) as indices into `parts`.
+        pairs: (receiver, donor) as indices into `parts`.
         what: "static" or "dynamic", the modes to swap.
         sizes: how many modes, growing; None is all.
     """
     _require_pairs(pairs)
     columns = [_between_originals(parts, *pair, swap_incrementally(parts, *pair, what, sizes).rows()) for pair in pairs]
     cells = [[Cell(x) for _, x in stages] for stages in columns]
-    headings = [f"{parts.clips.title(source)}\n→ {parts.clips.title(target)}" for source, target in pairs]
-    title = f"More and more of the target's {what} modes"
+    headings = [f"{parts.clips.title(receiver)}\n→ {parts.clips.title(donor)}" for receiver, donor in pairs]
+    title = f"More and more of the donor's {what} modes"
     captions = [caption for caption, _ in columns[0]]
     return Sheet(list(zip(*cells, strict=True)), parts.units, title, captions, headings)
 
 
 def generation(
-    parts: Decomposition, what: FactorLike, generator: torch.Generator, count: int = 8, weights: Weights = over_two
+    parts: Decomposition, what: FactorLike, generator: torch.Generator, count: int = 8, weights: Weights = pair_weights
 ) -> Sheet:
     """The first `count` sequences, each followed by its reconstruction and by itself with `what` sampled from the set.
 
@@ -144,30 +144,30 @@ def generation(
         ]
         for i, ((title, x), (_, new)) in enumerate(zip(decoded, sampled, strict=True))
     ]
-    headings = ["source, original", f"source, {RECONSTRUCTED}", f"{factor} sampled, the rest kept"]
+    headings = ["receiver, original", f"receiver, {RECONSTRUCTED}", f"{factor} sampled, the rest kept"]
     return Sheet(rows, parts.units, f"New ones by sampling {factor}", column_headings=headings)
 
 
 def factor_sheet(
     parts: Decomposition,
     names: Sequence[str],
-    source: int,
+    receiver: int,
     donors: Sequence[int],
     captions: Mapping[str, str] | None = None,
 ) -> Sheet:
-    """The effect of each factor: below source and donors, a row with the source that has that factor of each donor.
+    """The effect of each factor: below receiver and donors, a row with the receiver that has that factor of each donor.
 
     Args:
         parts: the sequences.
         names: the factors.
-        source: index of the sequence that changes.
+        receiver: index of the sequence that changes.
         donors: indices of the sequences that factors come from.
         captions: additional text by factor name.
     """
     if not names or not donors:
         raise InputError(f"expected factors and donors, got {list(names)} and {list(donors)}")
     captions, count = captions or {}, len(donors)
-    both = parts.select([source] * count + list(donors))
+    both = parts.select([receiver] * count + list(donors))
     donor_of = {i: count + i for i in range(count)}
     shown = [0, *donor_of.values()]
     decoded = [_middle_frame(x) for _, x in both.rows()]
@@ -185,23 +185,23 @@ def factor_sheet(
         parts.units,
         "What each factor takes from the donors",
         ["original", RECONSTRUCTED, *headings],
-        [f"source: {titles[0]}", *(f"donor: {title}" for title in titles[1:])],
+        [f"receiver: {titles[0]}", *(f"donor: {title}" for title in titles[1:])],
     )
 
 
-def ablation(models: Mapping[str, Decomposition], source: int, target: int) -> Sheet:
-    """A pair of clips as given, and a row for each model with the source that has either part of the target.
+def ablation(models: Mapping[str, Decomposition], receiver: int, donor: int) -> Sheet:
+    """A pair of clips as given, and a row for each model with the receiver that has either part of the donor.
 
     Args:
         models: decompositions of the same clips, by the name of the model.
-        source: index of the clip that changes.
-        target: index of the clip that the parts come from.
+        receiver: index of the clip that changes.
+        donor: index of the clip that the parts come from.
     """
     if not models:
         raise InputError("expected decompositions by name, got none")
     first = next(iter(models.values()))
-    rows: list[CellRow] = [_originals(first.select([source, target])), []]
-    rows += [_both_swaps(parts.select([source, target])) for parts in models.values()]
+    rows: list[CellRow] = [_originals(first.select([receiver, donor])), []]
+    rows += [_both_swaps(parts.select([receiver, donor])) for parts in models.values()]
     return Sheet(rows, first.units, "The same exchange by different models", ["", "", *models])
 
 
@@ -213,25 +213,25 @@ def factor_text(name: str) -> str:
 def _both_swaps(pair: Decomposition) -> list[Cell]:
     """The first of two sequences with either part of the second."""
     static, dynamic = (pair.swap(what, {0: 1}).rows()[0][1] for what in ("static", "dynamic"))
-    text = "source with the target's {} part"
+    text = "receiver with the donor's {} part"
     return [Cell(static, text.format("static"), "static"), Cell(dynamic, text.format("dynamic"), "dynamic")]
 
 
 def _originals(pair: Decomposition) -> list[Cell]:
-    """Source and target as they were given."""
+    """Receiver and donor as they were given."""
     return [Cell(pair.original(i), f"{role}, original: {pair.clips.title(i)}") for i, role in enumerate(ROLES)]
 
 
 def _between_originals(
-    parts: Decomposition, source: int, target: int, stages: Sequence[tuple[str, NDArray[Any]]]
+    parts: Decomposition, receiver: int, donor: int, stages: Sequence[tuple[str, NDArray[Any]]]
 ) -> list[tuple[str, NDArray[Any]]]:
-    """The decoded stages of a swap, from source to target, between the two as they were given."""
+    """The decoded stages of a swap, from receiver to donor, between the two as they were given."""
     captions = [*STAGE_CAPTIONS[:2], *(caption for caption, _ in stages[1:-1]), *STAGE_CAPTIONS[2:]]
-    return list(zip(captions, [parts.original(source), *(x for _, x in stages), parts.original(target)], strict=True))
+    return list(zip(captions, [parts.original(receiver), *(x for _, x in stages), parts.original(donor)], strict=True))
 
 
-def _roles(parts: Decomposition, source: int, target: int) -> str:
-    return f"source: {parts.clips.title(source)}\ntarget: {parts.clips.title(target)}"
+def _roles(parts: Decomposition, receiver: int, donor: int) -> str:
+    return f"receiver: {parts.clips.title(receiver)}\ntarget: {parts.clips.title(donor)}"
 
 
 def _donors_text(parts: Decomposition, weights: Tensor) -> str:
@@ -249,4 +249,4 @@ def _middle_frame(x: NDArray[Any]) -> NDArray[Any]:
 
 def _require_pairs(pairs: Pairs) -> None:
     if not pairs:
-        raise InputError("expected pairs (source, target), got none")
+        raise InputError("expected pairs (receiver, donor), got none")

@@ -27,7 +27,7 @@ from diskoop.errors import InputError, ResourceError, Stopped
 from diskoop.input_files import require_text
 from diskoop.launch import is_launched, is_main
 from diskoop.memory import is_exhausted, lacks_memory, memory_sentence
-from diskoop.signals import stop_signals
+from diskoop.stop_signals import stop_signals
 
 # Commands import torch and whatever needs it when they run, so that `diskoop --help` answers at once.
 COMMANDS = (

@@ -27,7 +27,10 @@ def factors(
     path: RunPath,
     method: Annotated[
         str | None,
-        typer.Option(help="label-free; guided: by a few labelled clips; modes: the paper's search with a classifier."),
+        typer.Option(
+            help="label-free; guided: by a few labelled clips; modes: the paper's search with a classifier; or another "
+            "that is registered."
+        ),
     ] = None,
     count: Annotated[
         int | None, typer.Option(min=1, help="With --method label-free: how many factors, if you know.")
@@ -74,7 +77,7 @@ def factors(
     as_json: AsJson = False,
 ) -> None:
     """Find factors, name them, draw what each does; --table writes them out for every clip."""
-    from diskoop.analysis.tables import table_writer, write_table
+    from diskoop.analysis.table_export import table_writer, write_table
     from diskoop.workflows import factors as work
     from diskoop.workflows.clips import judge_run, load_clips, open_run
 
@@ -113,13 +116,15 @@ def factors(
 def _discovery_config(
     method: str | None, count: int | None, per_value: int | None, exhaustive: bool, alone: bool, labels: str | None
 ) -> "DiscoveryConfig":
-    """How to find factors; an InputError for options of another method."""
+    """How to find factors."""
     from diskoop.workflows.clips import split_names
     from diskoop.workflows.factors import DiscoveryConfig
 
-    require_option(method in (None, "label-free"), "--method label-free", {"--count": count})
-    require_option(method == "guided", "--method guided", {"--per-value": per_value})
-    require_option(method == "modes", "--method modes", {"--exhaustive": exhaustive, "--alone": alone})
-    require_option(method in ("guided", "modes"), "--method guided or --method modes", {"--labels": labels})
-    names = tuple(split_names(labels or ""))
-    return DiscoveryConfig(method or "label-free", count, per_value or 5, exhaustive, alone, names)
+    options = {
+        "count": count,
+        "per_value": per_value,
+        "exhaustive": exhaustive,
+        "alone": alone,
+        "labels": tuple(split_names(labels or "")),
+    }
+    return DiscoveryConfig(method or "label-free", {name: value for name, value in options.items() if value})

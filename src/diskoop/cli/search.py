@@ -28,14 +28,14 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search for settings by a plan. The same command goes on, or works beside others that share its storage."""
-    from diskoop.search.plan import Plan
+    from diskoop.search.plan import SearchPlan
     from diskoop.settings import merged, parse_overrides
     from diskoop.training.progress import Reporter
     from diskoop.workflows.search import Search, print_results
 
-    given = Plan.load(config, {"storage": storage, "sampler": sampler, "trials": trials})
+    given = SearchPlan.load(config, {"storage": storage, "sampler": sampler, "trials": trials})
     settings = merged(given.settings, parse_overrides(overrides or []))
-    plan = Plan.of(given.model_dump() | {"settings": settings})
+    plan = SearchPlan.of(given.model_dump() | {"settings": settings})
     name = plan.name or Path(config).stem
     folder = out or Path("searches") / name
     results, files = Search(name, plan, folder, Reporter()).run()

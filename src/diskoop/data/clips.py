@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from diskoop.data.cache import FrameWriter, cached_frames, digest, progress_bar
 from diskoop.data.gaps import Segment, in_segments
 from diskoop.data.scaling import NON_FINITE, are_finite
-from diskoop.errors import InputError, ResourceError, Unavailable, counted
+from diskoop.errors import InputError, MissingDependencyError, ResourceError, counted
 from diskoop.input_files import require_regular, require_text
 from diskoop.memory import lacks_memory
 from diskoop.storage import NO_SPACE
@@ -104,7 +104,7 @@ def read_clips(
                 begin = file.count
                 try:
                     _append(clip, good, file)
-                except Unavailable:
+                except MissingDependencyError:
                     raise
                 except InputError as error:
                     if not skip_bad:
@@ -176,7 +176,7 @@ def decoding(file: Path, kind: str) -> Iterator[None]:
 
     Raises:
         InputError: the file is damaged, or of another kind.
-        Unavailable: it is not there.
+        MissingDependencyError: it is not there.
         ResourceError: it could not be read for want of memory, file handles or access. Another time it may be, so
             nothing may be concluded from it.
     """
@@ -185,7 +185,7 @@ def decoding(file: Path, kind: str) -> Iterator[None]:
     except (InputError, ResourceError):
         raise
     except FileNotFoundError:
-        raise Unavailable(f"there is no file {str(file)!r}") from None
+        raise MissingDependencyError(f"there is no file {str(file)!r}") from None
     except Exception as error:
         if lack := _lack(error, file):
             raise ResourceError(f"cannot read {str(file)!r}: {lack}") from None

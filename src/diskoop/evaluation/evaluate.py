@@ -145,7 +145,7 @@ def cache_inputs(run: Run, context: EvalContext) -> dict[str, Any]:
     config, sets = context.config, (context.train, context.clips)
     return {
         "model": weights_checksum(run.model),
-        "operator": run.operator.source,
+        "operator": run.operator.fitted_on,
         "factors": None if run.factors is None else _describe_factors(run.factors),
         "commit": commit(),
         "config": [config.repeats, config.batch_size, config.seed, config.search_batches, config.search_blocks],
@@ -160,7 +160,7 @@ def cache_inputs(run: Run, context: EvalContext) -> dict[str, Any]:
 
 def _describe_factors(result: DiscoveryResult) -> list[Any]:
     """With their projectors: factors of another discovery may well have the same names."""
-    return [result.names, [each.kind for each in result.factors], result.source, result.checksum]
+    return [result.names, [each.kind for each in result.factors], result.found_in, result.checksum]
 
 
 # --- models

@@ -1,4 +1,4 @@
-"""scores as pure functions of arrays
+"""formulas that metrics use: accuracy, entropies, error rates; pure functions of arrays
 
 Entropies are in nats, errors in the units of what is compared, everything else is a fraction or a ratio.
 """

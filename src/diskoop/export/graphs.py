@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diskoop.data.sequences import Units
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.numerics.factors import Factor
 from diskoop.run import Run
@@ -100,7 +100,7 @@ def export_graph(graph: Graph, arguments: Sequence[Tensor], path: Path) -> Expor
         path: of the file, whose suffix is the format.
 
     Raises:
-        Unavailable: the packages that write ONNX are not installed.
+        MissingDependencyError: the packages that write ONNX are not installed.
         InputError: what was written computes something else.
     """
     write = {".onnx": _write_onnx, ".pt2": _write_torch}[path.suffix]
@@ -140,7 +140,9 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, graph: Graph)
         import onnxruntime
         import onnxscript  # noqa: F401 - the exporter needs it
     except ImportError:
-        raise Unavailable("ONNX needs onnx, onnxruntime and onnxscript: pip install 'diskoop[export]'") from None
+        raise MissingDependencyError(
+            "ONNX needs onnx, onnxruntime and onnxscript: pip install 'diskoop[export]'"
+        ) from None
     options = {"input_names": list(graph.inputs), "output_names": [graph.output]}
     written = torch.onnx.export(program, dynamo=True, verbose=False, **options)  # type: ignore[arg-type]
     assert written is not None

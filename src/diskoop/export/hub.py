@@ -86,7 +86,7 @@ def model_card(run: Run) -> str:
         "",
         f"- frames of shape {run.frame_shape}, {run.settings.model.k} latents, "
         f"{sum(weight.numel() for weight in run.model.parameters()):,} parameters",
-        f"- operator fitted on {run.operator.source}: {summary['static']} static eigenvalues within "
+        f"- operator fitted on {run.operator.fitted_on}: {summary['static']} static eigenvalues within "
         f"{summary['static_gap']:.3f} of 1, the others up to {summary['dynamic_radius']:.3f}",
         *_factor_lines(run),
         "",

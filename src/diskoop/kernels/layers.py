@@ -15,7 +15,7 @@ from diskoop.kernels.availability import kernels_run
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.models.frames import FrameDecoder, FrameEncoder
 from diskoop.models.layers import over_time
-from diskoop.models.signals import SignalDecoder
+from diskoop.models.recurrent import SignalDecoder
 
 Convolution = nn.Conv2d | nn.ConvTranspose2d
 

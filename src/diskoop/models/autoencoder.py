@@ -11,8 +11,8 @@ from diskoop.memory import format_bytes, total_memory
 from diskoop.models.frames import FrameDecoder, FrameEncoder, without_sigmoid
 from diskoop.models.framewise import FramewiseNetwork
 from diskoop.models.layers import full_precision
+from diskoop.models.recurrent import SignalDecoder, SignalEncoder
 from diskoop.models.residual import ResidualDecoder, ResidualEncoder
-from diskoop.models.signals import SignalDecoder, SignalEncoder
 from diskoop.numerics.operator import Operator, SumOverProcesses, fit_operator, fit_operator_per_sequence
 from diskoop.settings import ModelSettings
 
@@ -81,7 +81,7 @@ class KoopmanAutoencoder(nn.Module):
         """The operator that carries each latent of `z` (batch, time, k) to the next; `total`: see `fit_operator`."""
         with full_precision(z):
             per_frame = z[..., self.pooled :]
-            return OPERATOR_SCOPES[self.scope](per_frame, mask, self.ridge, total).beside_constants(self.pooled)
+            return OPERATOR_SCOPES[self.scope](per_frame, mask, self.ridge, total).prepend_identity(self.pooled)
 
     def predict(self, z: Tensor, operator: Operator) -> Tensor:
         """One-step prediction of frames 2 to time: latents (batch, time, k) -> (batch, time - 1, k)."""

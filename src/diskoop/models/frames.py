@@ -1,4 +1,4 @@
-"""convolutional encoder and decoder of video"""
+"""convolutional encoder and decoder of video: blocks of convolution, batch norm and activation, as kernels/ wants"""
 
 from collections.abc import Callable
 from typing import Any

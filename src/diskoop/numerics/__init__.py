@@ -1,9 +1,9 @@
 """linear operators on latents, their spectra, and the factors in them"""
 
-from diskoop.numerics.components import Components, dependence, group, independent_components
+from diskoop.numerics.components import Components, average_linkage, dependence, independent_components
 from diskoop.numerics.dmd import DMD, operator_from_dmd, operator_to_dmd
 from diskoop.numerics.factors import Factor, swap
-from diskoop.numerics.mixing import over_batch, over_two
+from diskoop.numerics.mixing import batch_weights, pair_weights
 from diskoop.numerics.operator import Operator, SnapshotQR, fit_operator, fit_operator_per_sequence
 from diskoop.numerics.penalties import (
     ball_around_one,
@@ -25,7 +25,9 @@ __all__ = [
     "Operator",
     "SnapshotQR",
     "Spectrum",
+    "average_linkage",
     "ball_around_one",
+    "batch_weights",
     "by_distance",
     "by_modulus",
     "circle_away_from_one",
@@ -33,14 +35,12 @@ __all__ = [
     "distance_to_one",
     "fit_operator",
     "fit_operator_per_sequence",
-    "group",
     "hinge_beyond",
     "independent_components",
     "modulus_beyond",
     "operator_from_dmd",
     "operator_to_dmd",
-    "over_batch",
-    "over_two",
+    "pair_weights",
     "real_beyond",
     "spectral_loss",
     "spectral_terms",

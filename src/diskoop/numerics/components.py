@@ -142,7 +142,7 @@ def block_dependence(blocks: Sequence[Array]) -> Array:
     return np.maximum.reduceat(np.maximum.reduceat(between, edges[:-1], axis=0), edges[:-1], axis=1)
 
 
-def group(
+def average_linkage(
     similarity: Array, sizes: Sequence[int], bounds: tuple[float, float] = DEPENDENCE_BOUNDS, count: int | None = None
 ) -> list[list[int]]:
     """Cluster items by average linkage.
@@ -160,7 +160,7 @@ def group(
         Lists of items, sorted.
 
     Example:
-        >>> group(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]]), sizes=[1, 1, 1])
+        >>> average_linkage(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]]), sizes=[1, 1, 1])
         [[0, 1], [2]]
     """
     groups = [[item] for item in range(len(similarity))]

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.numerics.operator import Operator, SnapshotQR
 from diskoop.numerics.spectrum import Spectrum
 
@@ -121,7 +121,7 @@ def operator_to_dmd(operator: Operator) -> Any:
     try:
         from pydmd import DMD as PyDMD  # noqa: N811 - this module has a DMD of its own
     except ImportError:
-        raise Unavailable("PyDMD objects need PyDMD: pip install pydmd") from None
+        raise MissingDependencyError("PyDMD objects need PyDMD: pip install pydmd") from None
     if operator.matrix.ndim != 2:
         raise InputError(f"expected one operator (k, k), got {tuple(operator.matrix.shape)}")
     A = operator.matrix.T.double().cpu().numpy()

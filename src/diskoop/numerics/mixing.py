@@ -10,17 +10,17 @@ from diskoop.errors import InputError
 Weights = Callable[[int, torch.Generator], Tensor]  # (count, generator) -> (count, count), rows sum to 1
 
 
-def over_batch(count: int, generator: torch.Generator) -> Tensor:
+def batch_weights(count: int, generator: torch.Generator) -> Tensor:
     """Weights over all sequences, which tend to the average in a large batch: (count, count) float64."""
     weights = torch.rand(count, count, generator=generator, dtype=torch.float64, device=generator.device)
     return weights / weights.sum(1, keepdim=True)
 
 
-def over_two(count: int, generator: torch.Generator) -> Tensor:
+def pair_weights(count: int, generator: torch.Generator) -> Tensor:
     """Weights over two different sequences per row: (count, count) float64.
 
     Example:
-        >>> weights = over_two(5, torch.Generator().manual_seed(0))
+        >>> weights = pair_weights(5, torch.Generator().manual_seed(0))
         >>> (weights > 0).sum(1).tolist(), torch.allclose(weights.sum(1), torch.ones(5).double())
         ([2, 2, 2, 2, 2], True)
     """

@@ -42,7 +42,7 @@ class Operator:
     condition: Tensor  # () or (batch,): of the linear system, with the latents scaled to norm 1
     sequences: int  # number of sequences it was fitted on, over all matrices of a batch
     steps: int  # number of pairs of neighbouring frames in them
-    source: str = "a batch"  # which sequences it was fitted on
+    fitted_on: str = "a batch"  # which sequences it was fitted on
 
     def advance(self, z: Tensor, steps: int = 1) -> Tensor:
         """z C^steps: every latent of `z` (..., time, k) moved `steps` ahead."""
@@ -62,14 +62,14 @@ class Operator:
             future.append(z)
         return torch.cat(future, dim=-2)
 
-    def beside_constants(self, count: int) -> "Operator":
+    def prepend_identity(self, count: int) -> "Operator":
         """The operator of latents whose first `count` are constant in time and whose others follow this one.
 
         Neither part enters the other. Fitted together, a constant would get a small share in the others' next frames,
         from which it could be read again.
 
         Example:
-            >>> fit_operator(torch.randn(8, 5, 2)).beside_constants(1).matrix[0]
+            >>> fit_operator(torch.randn(8, 5, 2)).prepend_identity(1).matrix[0]
             tensor([1., 0., 0.], dtype=torch.float64)
         """
         if count == 0:

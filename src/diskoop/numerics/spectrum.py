@@ -1,4 +1,4 @@
-"""Operator -> eigenvalues and modes; the one static/dynamic split"""
+"""Operator -> eigenvalues and modes: their order, and which of them are static"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -178,11 +178,11 @@ class Spectrum:
         """Which modes are static: (..., k) boolean, the first `count`, plus one where that would cut a pair."""
         return _select_first(self.eigenvalues, count)
 
-    def largest_gap(self) -> int:
+    def count_before_largest_gap(self) -> int:
         """The number of eigenvalues before the largest ratio between successive distances to 1; no pair is cut.
 
         Example:
-            >>> Spectrum.of(torch.diag(torch.tensor([1.0, 0.99, 0.3, 0.1]))).largest_gap()
+            >>> Spectrum.of(torch.diag(torch.tensor([1.0, 0.99, 0.3, 0.1]))).count_before_largest_gap()
             2
         """
         values = self.eigenvalues.cpu()
@@ -197,7 +197,7 @@ class Spectrum:
         """Which modes are dynamic: the complement of `static(count)`."""
         return ~self.static(count)
 
-    def extent(self, static: Tensor) -> tuple[Tensor, Tensor]:
+    def gap_and_radius(self, static: Tensor) -> tuple[Tensor, Tensor]:
         """The largest distance of a `static` eigenvalue to 1, and the largest modulus of the others; 0 if none."""
         gap = torch.where(static, (self.eigenvalues - 1).abs(), 0.0).amax()
         return gap, torch.where(static, 0.0, self.eigenvalues.abs()).amax()

@@ -31,7 +31,7 @@ def draw_spectrum(axes: "Axes", spectrum: Spectrum, static: Tensor, radius: floa
     axes.add_patch(Circle((0, 0), 1, fill=False, color=TEXT_COLOR, linewidth=0.8, alpha=0.5))
     axes.add_patch(Circle((0, 0), radius, color=DYNAMIC_COLOR, alpha=0.08, linewidth=0))
     values = spectrum.eigenvalues.cpu()
-    furthest, largest = map(float, spectrum.extent(static))
+    furthest, largest = map(float, spectrum.gap_and_radius(static))
     for mask, color, name in (
         (
             static,
@@ -64,7 +64,7 @@ def draw_gap(axes: "Axes", spectrum: Spectrum, static: Tensor) -> None:
     """
     distances, order = clamped_distance(spectrum.eigenvalues.cpu()).sort()
     is_static, rank = static.cpu()[order], torch.arange(1, spectrum.k + 1)
-    count, largest = int(static.sum()), spectrum.largest_gap()
+    count, largest = int(static.sum()), spectrum.count_before_largest_gap()
     ratio = "" if largest == spectrum.k else f", {float(distances[largest] / distances[largest - 1]):.2g} times"
     axes.axvline(count + 0.5, color=STATIC_COLOR, linewidth=6, alpha=0.25, label=f"the cut now: {count} static")
     text = f"the largest gap{ratio}: {largest} static"

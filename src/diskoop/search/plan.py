@@ -129,11 +129,11 @@ Values = Annotated[
 ]
 
 
-class Plan(Section):
+class SearchPlan(Section):
     """The plan of a search.
 
     Example:
-        >>> plan = Plan.of({"space": {"model.k": [8, 12], "loss.eig": {"low": 0.1, "high": 10}}, "trials": 9})
+        >>> plan = SearchPlan.of({"space": {"model.k": [8, 12], "loss.eig": {"low": 0.1, "high": 10}}, "trials": 9})
         >>> plan.sampler, plan.describe({"model.k": 8, "loss.eig": 2.5})
         ('tpe', 'model.k=8 loss.eig=2.5')
     """
@@ -153,7 +153,7 @@ class Plan(Section):
     heartbeat: PositiveFloat = 30.0  # seconds between signs of life of a worker
 
     @classmethod
-    def of(cls, values: Any) -> "Plan":
+    def of(cls, values: Any) -> "SearchPlan":
         """A validated plan, or an InputError that names what is at fault."""
         if not isinstance(values, dict):
             raise InputError(f"a plan should map names ({', '.join(cls.model_fields)}) to values, got {quoted(values)}")
@@ -165,7 +165,7 @@ class Plan(Section):
         return plan
 
     @classmethod
-    def load(cls, source: str | Path, changes: Mapping[str, Any] | None = None) -> "Plan":
+    def load(cls, source: str | Path, changes: Mapping[str, Any] | None = None) -> "SearchPlan":
         """A plan that comes with the package, by its name, or one from a YAML file, whose `base` may be beside it.
 
         Args:
@@ -297,7 +297,7 @@ def _sentence(detail: ErrorDetails) -> str:
         del place[2]  # which kind of values it was taken for
     name = ".".join(place)
     if detail["type"] == "extra_forbidden":
-        known = Range.model_fields if place[0] == "space" else Plan.model_fields
+        known = Range.model_fields if place[0] == "space" else SearchPlan.model_fields
         return f"unknown name {quoted(name)} in the plan; {suggest(place[-1], known)}"
     if detail["type"] == "missing":
         return f"{name} is missing in the plan"

@@ -9,7 +9,7 @@ from typing import Any
 from diskoop.errors import counted
 from diskoop.plots.search import history_figure, importance_figure, settings_figure
 from diskoop.plots.style import save_figure
-from diskoop.search.plan import FIGURES, Plan
+from diskoop.search.plan import FIGURES, SearchPlan
 from diskoop.search.trials import TrialRecord
 from diskoop.storage import write_text
 
@@ -28,7 +28,7 @@ class SearchResults:
     """
 
     name: str
-    plan: Plan
+    plan: SearchPlan
     trials: Sequence[TrialRecord]
     importances: Mapping[str, float]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diskoop.errors import InputError, ResourceError, Unavailable, quoted
+from diskoop.errors import InputError, MissingDependencyError, ResourceError, quoted
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -20,11 +20,11 @@ PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
 
 
 def require_packages() -> None:
-    """An Unavailable error where the extra `search` is not installed."""
+    """An MissingDependencyError error where the extra `search` is not installed."""
     try:
         import optuna
     except ImportError:
-        raise Unavailable("diskoop search needs optuna: pip install 'diskoop[search]'") from None
+        raise MissingDependencyError("diskoop search needs optuna: pip install 'diskoop[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # every trial is told by diskoop itself
 
 
@@ -67,7 +67,9 @@ def _opened(name: str, opening: Any) -> "BaseStorage":
             storage.get_all_studies()
             return storage
         except ImportError as error:
-            raise Unavailable(f"{hide_password(name)} needs {error.name}: pip install 'diskoop[search]'") from None
+            raise MissingDependencyError(
+                f"{hide_password(name)} needs {error.name}: pip install 'diskoop[search]'"
+            ) from None
         except (OptunaError, SQLAlchemyError, OSError, ValueError, KeyError, AssertionError, RuntimeError) as error:
             if attempt == OPENINGS - 1:
                 reason = _reason(error)

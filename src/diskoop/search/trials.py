@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from diskoop.errors import InputError, quoted
-from diskoop.search.plan import Plan, Range
+from diskoop.search.plan import Range, SearchPlan
 
 if TYPE_CHECKING:
     import optuna
@@ -69,7 +69,7 @@ class TrialRecord:
         return self.state in ("complete", "pruned", "failed")
 
 
-class Claim:
+class ClaimedTrial:
     """A trial that this worker has taken; it gives signs of life while it is used as a context."""
 
     def __init__(self, queue: "TrialQueue", trial: "optuna.Trial") -> None:
@@ -167,7 +167,7 @@ class TrialQueue:
         plan: the same for all workers, but for its number of trials and what differs between machines.
     """
 
-    def __init__(self, storage: "BaseStorage", name: str, plan: Plan) -> None:
+    def __init__(self, storage: "BaseStorage", name: str, plan: SearchPlan) -> None:
         import optuna
 
         self.storage, self.name, self.plan = storage, name, plan
@@ -189,7 +189,7 @@ class TrialQueue:
 
     # --- work
 
-    def take(self) -> Claim | None:
+    def take(self) -> ClaimedTrial | None:
         """A trial for this worker; None where all are finished or taken."""
         while True:
             trials = self._attempts()
@@ -203,7 +203,7 @@ class TrialQueue:
                 if (claim := self._claim(frozen)) is not None:
                     return claim
 
-    def _claim(self, frozen: "FrozenTrial") -> Claim | None:
+    def _claim(self, frozen: "FrozenTrial") -> ClaimedTrial | None:
         """This waiting attempt, unless another worker was faster or it has become superfluous."""
         import optuna
         from optuna.trial import TrialState
@@ -221,7 +221,7 @@ class TrialQueue:
         sampler = _sampler(self.plan, frozen.user_attrs["place"])
         study = optuna.load_study(study_name=self.name, storage=self.storage, sampler=sampler, pruner=self.study.pruner)
         study.get_trials(deepcopy=False)  # its cache knows no trial that it has not read
-        return Claim(self, optuna.Trial(study, frozen._trial_id))
+        return ClaimedTrial(self, optuna.Trial(study, frozen._trial_id))
 
     def _is_needed(self, frozen: "FrozenTrial") -> bool:
         """Whether no other attempt does the same, and none before has come to its end."""
@@ -382,7 +382,7 @@ def _suggest(trial: "optuna.Trial", name: str, values: Sequence[Any] | Range) ->
     return trial.suggest_float(name, values.low, values.high, step=values.step, log=values.log)
 
 
-def _sampler(plan: Plan, place: int) -> "BaseSampler":
+def _sampler(plan: SearchPlan, place: int) -> "BaseSampler":
     """The sampler of one trial, with a seed of its own: two workers must not draw alike."""
     from optuna.samplers import RandomSampler, TPESampler
 
@@ -392,7 +392,7 @@ def _sampler(plan: Plan, place: int) -> "BaseSampler":
     return RandomSampler(seed=seed)  # a grid's points are given
 
 
-def _pruner(plan: Plan) -> Any:
+def _pruner(plan: SearchPlan) -> Any:
     from optuna.pruners import MedianPruner, NopPruner, SuccessiveHalvingPruner
 
     if plan.pruner == "median":

@@ -91,7 +91,7 @@ class CapturedStep:
         )
         self.processes = objective.processes
         self.shard = Shard.of(self.processes, batch_size)
-        self.draws = BufferedDraws(self.shard)
+        self.draws = BufferedTensors(self.shard)
         count = len(objective.terms) + 1
         self.outgoing = HostDeviceBuffer.zeros([5 * k * k + count], self.device)
         # Sums of pairs (past, cross), C and the inverse of its system, the second moment, the losses and the norm.
@@ -222,13 +222,13 @@ class CapturedStep:
         self.batch = BatchForward(self.objective, self.x, self.mask, self.z_leaf, self.C_leaf, self.extras)
         self.values: dict[str, Tensor] = {}
         used_again = any("errors" in term.uses for term in self.late_terms)
-        self._loss(self.early_terms).backward(retain_graph=used_again)
+        torch.autograd.backward(self._loss(self.early_terms), retain_graph=used_again)
 
     def _update(self) -> None:
         self.extras |= {"penalties": self._penalties(), "static": self.split.device[0]}
         with self._precision():
             total = self._loss(self.late_terms)
-        total.backward()
+        torch.autograd.backward(total)
         assert self.C_leaf.grad is not None
         C, inverse = self.solution.device
         ridge = self.objective.settings.model.ridge
@@ -290,7 +290,7 @@ class CapturedStep:
         if self.pending is None:
             return None
         (spectrum, past), self.pending = self.pending, None
-        gap, radius = spectrum.extent(spectrum.static(self.objective.settings.spectrum.static))
+        gap, radius = spectrum.gap_and_radius(spectrum.static(self.objective.settings.spectrum.static))
         rank = ridge_rank(past, self.objective.settings.model.ridge)
         return {"static_gap": float(gap), "dynamic_radius": float(radius), "rank": float(rank)}
 
@@ -390,7 +390,7 @@ class HostDeviceBuffer:
         self.device.copy_(self.host, non_blocking=True)
 
 
-class BufferedDraws:
+class BufferedTensors:
     """Random numbers at fixed addresses: allocated at the first request, refilled for every step.
 
     They are drawn for the whole batch, of which every process takes its own rows.

@@ -38,8 +38,8 @@ def fit_frozen_operator(
         part = SnapshotQR.of(model.encode(x, mask)[..., model.pooled :], mask)
         snapshots = part if snapshots is None else snapshots + part
     assert snapshots is not None  # a data set is never empty
-    operator = _merged(snapshots, processes).solve().beside_constants(model.pooled)
-    return replace(operator, source=f"{data.name}, {counted(len(data), 'training sequence')}")
+    operator = _merged(snapshots, processes).solve().prepend_identity(model.pooled)
+    return replace(operator, fitted_on=f"{data.name}, {counted(len(data), 'training sequence')}")
 
 
 def _merged(snapshots: SnapshotQR, processes: Processes) -> SnapshotQR:

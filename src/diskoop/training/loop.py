@@ -34,7 +34,7 @@ from diskoop.models.residual import start_from_pca
 from diskoop.models.synchronized import SynchronizedBatchNorm2d, synchronize_batch_norm
 from diskoop.run_folder import RunFolder, load_settings, save_model, save_operator, write_metrics
 from diskoop.settings import Settings, TrainSettings
-from diskoop.signals import stop_signals
+from diskoop.stop_signals import stop_signals
 from diskoop.storage import atomic_folder, unused_path
 from diskoop.tensor_files import load_weights, read_tensors
 from diskoop.training.checkpoint import (
@@ -360,7 +360,7 @@ class Trainer:
         train_set = self.train_set
         operator = fit_frozen_operator(self.model, self.fitting_set, self.settings.train.batch_size, self.processes)
         if len(self.fitting_set) < len(train_set):
-            operator = replace(operator, source=f"{operator.source} of {len(train_set)}")
+            operator = replace(operator, fitted_on=f"{operator.fitted_on} of {len(train_set)}")
         if self.processes.is_main:
             save_operator(self.folder, operator, self.model)
             save_model(self.folder, self.model, self.settings, train_set.shape[2:], train_set.units, self.state.step)

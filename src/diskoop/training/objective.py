@@ -1,4 +1,4 @@
-"""the objective: one batch through the model, every loss term of the registry, their weighted sum"""
+"""the objective: one batch through the model, loss terms, their weighted sum; cuda_graph.py has the same in stages"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ BLUR_SIGMAS = (0.1, 3.0)  # range of the random blur
 BLUR_TAPS = (5, 9)  # along width and height
 
 
-class Draws(Protocol):
+class RandomTensors(Protocol):
     """Random numbers of one step, with the dtype and device of another tensor."""
 
     def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class Draws(Protocol):
         """Standard normal."""
 
 
-class GeneratorDraws:
+class GeneratorTensors:
     """Random numbers straight from a generator: for the whole batch, of which every process takes its own rows."""
 
     def __init__(self, generator: torch.Generator, shard: Shard) -> None:
@@ -142,7 +142,7 @@ class Objective(nn.Module):
             generator: of all random numbers.
         """
         self.shard = Shard.of(self.processes, len(x))
-        draws = GeneratorDraws(generator, self.shard)
+        draws = GeneratorTensors(generator, self.shard)
         if self.training and self.settings.train.augment is True:
             x = shift_clips(x, draws.uniform((len(x), 2), x))
         z = self.latents(x, mask, draws)
@@ -162,7 +162,7 @@ class Objective(nn.Module):
             extras["static"] = split.projector
         batch = BatchForward(self, x, mask, z, operator.matrix, extras)
         terms = {term.name: batch.compute(term) for term in self.terms}
-        gap, radius = map(self.processes.max, spectral.spectrum.extent(spectral.static_modes))
+        gap, radius = map(self.processes.max, spectral.spectrum.gap_and_radius(spectral.static_modes))
         rank = weight * operator.rank.double().mean()
         diagnostics = {"static_gap": gap, "dynamic_radius": radius, "rank": rank}
         return ObjectiveOutput(weighted_sum(terms, self.settings.loss), terms, diagnostics)
@@ -177,7 +177,7 @@ class Objective(nn.Module):
         """Whether the static projector is needed, beyond the eigenvalues."""
         return bool(self.dynamic_noise) or any("static" in term.uses for term in self.terms)
 
-    def latents(self, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    def latents(self, x: Tensor, mask: Tensor | None, draws: RandomTensors) -> Tensor:
         """Encoded frames (batch, time, k); in training with blurred inputs and uniform noise on the latents."""
         z = self.model.encode(self._blur(x, draws), mask)
         amount = self.settings.model.noise
@@ -194,7 +194,7 @@ class Objective(nn.Module):
         predicted: Tensor,
         x: Tensor,
         mask: Tensor | None,
-        draws: Draws,
+        draws: RandomTensors,
         noise_root: Tensor | None = None,
         jointly: bool = False,
     ) -> Errors:
@@ -258,20 +258,20 @@ class Objective(nn.Module):
         """The divisor of a sum of squares over `x`: its number of elements or of frames."""
         return x.numel() if self.settings.loss.reduction == "element" else x.shape[0] * x.shape[1]
 
-    def _add_noise(self, z: Tensor, noise_root: Tensor | None, draws: Draws) -> Tensor:
+    def _add_noise(self, z: Tensor, noise_root: Tensor | None, draws: RandomTensors) -> Tensor:
         """Latents with noise in the dynamic part; its covariance has no gradient."""
         if noise_root is None:
             return z
         with full_precision(z):
             return z + self.dynamic_noise * (draws.normal(z.shape, z) @ noise_root.detach().to(z))
 
-    def _blur(self, x: Tensor, draws: Draws) -> Tensor:
+    def _blur(self, x: Tensor, draws: RandomTensors) -> Tensor:
         if not (self.training and self.settings.train.blur):
             return x
         low, high = BLUR_SIGMAS
         return gaussian_blur(x, low + (high - low) * draws.uniform((), x), BLUR_TAPS)
 
-    def _drop(self, z: Tensor, draws: Draws) -> Tensor:
+    def _drop(self, z: Tensor, draws: RandomTensors) -> Tensor:
         rate = self.settings.model.dropout
         if not (self.training and rate):
             return z

@@ -33,14 +33,14 @@ class EditRequest(BaseModel):
     """What to make of a clip. Clips are ids such as `test/12`.
 
     Example:
-        >>> EditRequest(kind="swap", source="test/3", donor="test/7", factors=["static"]).amount
+        >>> EditRequest(kind="swap", receiver="test/3", donor="test/7", factors=["static"]).amount
         1.0
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["original", "reconstruction", "swap", "sample", "forecast"]
-    source: str
+    receiver: str
     donor: str | None = None  # of a swap
     factors: tuple[str, ...] = ()  # what is swapped or sampled: names of factors
     modes: tuple[int, ...] = ()  # or indices of modes, to which missing halves of pairs are added
@@ -105,26 +105,26 @@ class Editor:
     # --- kinds of edits
 
     def _original(self, edit: EditRequest) -> EditResult:
-        clips, index = self.library.find(ClipId.parse(edit.source))
-        load = self._load_lines([edit.source])
-        return EditResult(_frames(clips, index), self._name(edit.source), "", "\n".join([*load, "x = clips.x[0]"]))
+        clips, index = self.library.find(ClipId.parse(edit.receiver))
+        load = self._load_lines([edit.receiver])
+        return EditResult(_frames(clips, index), self._name(edit.receiver), "", "\n".join([*load, "x = clips.x[0]"]))
 
     def _reconstruction(self, edit: EditRequest) -> EditResult:
-        x = self._decompose((edit.source,)).rows()[0][1]
-        lines = [*self._load_lines([edit.source]), "x = run.decompose(clips).rows()[0][1]"]
-        return EditResult(x, f"{self._name(edit.source)}, {RECONSTRUCTED}", "", "\n".join(lines))
+        x = self._decompose((edit.receiver,)).rows()[0][1]
+        lines = [*self._load_lines([edit.receiver]), "x = run.decompose(clips).rows()[0][1]"]
+        return EditResult(x, f"{self._name(edit.receiver)}, {RECONSTRUCTED}", "", "\n".join(lines))
 
     def _swap(self, edit: EditRequest) -> EditResult:
         if edit.donor is None:
             raise InputError("a swap needs a donor, such as test/7")
-        pair = (edit.source, edit.donor)
+        pair = (edit.receiver, edit.donor)
         parts = self._decompose(pair)
         factor, name = self._selection(parts, edit)
-        # The source's own frames where the donor is longer; a donor that is shorter ends the swap with it.
+        # The receiver's own frames where the donor is longer; a donor that is shorter ends the swap with it.
         swapped = parts.swap(factor, {0: 1}, edit.amount)
         x = swapped.select([0]).rows()[0][1]
         by = "" if edit.amount == 1 else f" by {edit.amount:g}"
-        caption = f"{self._name(edit.source)} with {name} of {self._name(edit.donor)}{by}"
+        caption = f"{self._name(edit.receiver)} with {name} of {self._name(edit.donor)}{by}"
         amount = "" if edit.amount == 1 else f", amount={edit.amount:g}"
         lines = [
             *self._load_lines(pair),
@@ -133,16 +133,16 @@ class Editor:
         return EditResult(x, caption, self._swap_command(edit, factor), "\n".join(lines))
 
     def _sample(self, edit: EditRequest) -> EditResult:
-        source = ClipId.parse(edit.source)
-        clips, index = self.library.find(source)
+        receiver = ClipId.parse(edit.receiver)
+        clips, index = self.library.find(receiver)
         others = [i for i in range(len(clips)) if i != index]
         if len(others) < 2:
             raise InputError(f"a sample is mixed from two other clips, and {clips.name} has {len(clips)} in all")
         random = np.random.Generator(np.random.PCG64(edit.seed))
         first, second = random.choice(others, 2, replace=False).tolist()
         share = float(random.uniform())
-        shift = source.index - index  # of ids against indices, in uploads
-        ids = (edit.source, *(str(ClipId(source.split, i + shift)) for i in (first, second)))
+        shift = receiver.index - index  # of ids against indices, in uploads
+        ids = (edit.receiver, *(str(ClipId(receiver.split, i + shift)) for i in (first, second)))
         parts = self._decompose(ids)
         factor, name = self._selection(parts, edit)
         weights = [[0.0, share, 1 - share], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -154,10 +154,10 @@ class Editor:
             f"weights = torch.tensor([[0, {share!r}, {1 - share!r}], [0, 1, 0], [0, 0, 1]])",
             f"x = run.decompose(clips).mix({factor!r}, weights).rows()[0][1]",
         ]
-        return EditResult(x, f"{self._name(edit.source)} with {name} mixed from {donors}", "", "\n".join(lines))
+        return EditResult(x, f"{self._name(edit.receiver)} with {name} mixed from {donors}", "", "\n".join(lines))
 
     def _forecast(self, edit: EditRequest) -> EditResult:
-        clips, index = self.library.find(ClipId.parse(edit.source))
+        clips, index = self.library.find(ClipId.parse(edit.receiver))
         length = int(clips.lengths[index])
         observed = edit.observed or max(2, length // 2)
         if observed > length:
@@ -169,11 +169,11 @@ class Editor:
         lines = [
             "from dataclasses import replace",
             "import numpy as np",
-            *self._load_lines([edit.source]),
+            *self._load_lines([edit.receiver]),
             f"past = replace(clips, lengths=np.array([{observed}]))",
             f"x = run.decompose(past).forecast({steps}).rows()[0][1]",
         ]
-        caption = f"{self._name(edit.source)}, forecast after {observed} frames"
+        caption = f"{self._name(edit.receiver)}, forecast after {observed} frames"
         return EditResult(x, caption, "", "\n".join(lines), forecast_from=observed)
 
     # --- helpers
@@ -227,13 +227,13 @@ class Editor:
         return f"diskoop.load_data({name!r}, 'all'{words}).select([{index}])"
 
     def _swap_command(self, edit: EditRequest, factor: list[str] | list[int]) -> str:
-        source, donor = ClipId.parse(edit.source), ClipId.parse(edit.donor or "")
-        clips = [self._clip_word(clip) for clip in (source, donor)]
-        if source.split != donor.split or source.split == UPLOADS or None in clips:
+        receiver, donor = ClipId.parse(edit.receiver), ClipId.parse(edit.donor or "")
+        clips = [self._clip_word(clip) for clip in (receiver, donor)]
+        if receiver.split != donor.split or receiver.split == UPLOADS or None in clips:
             return ""
         words = ["diskoop", "swap", self.run.folder.name, *map(str, factor)]
         words += ["--pair", ":".join(filter(None, clips))]
-        words += [] if source.split == EXAMPLES else ["--split", source.split]  # which commands take by themselves
+        words += [] if receiver.split == EXAMPLES else ["--split", receiver.split]  # which commands take by themselves
         if not math.isclose(edit.amount, 1):
             words += ["--amount", f"{edit.amount:g}"]
         return shlex.join(words)

@@ -13,7 +13,7 @@ from diskoop.data.sequences import Units
 from diskoop.plots.sequences import SeriesLine, overlay_figure
 from diskoop.plots.style import DYNAMIC_COLOR, STATIC_COLOR, TRUTH_COLOR, figure_svg
 from diskoop.web.markup import Html, element, join
-from diskoop.web.media import Kind, animation, data_url, kind_of, seconds, sound, spectrogram_picture, strip
+from diskoop.web.media import Kind, animation, data_url, kind_of, seconds, spectrogram_picture, speech_wav, strip
 
 # A page holds many sequences: frames of each that are shown, and in a strip.
 MAX_FRAMES: dict[Kind, int] = {"video": 24, "sound": 300, "series": 1000}
@@ -125,7 +125,7 @@ def _marked(x: NDArray[Any], like: Picture, caption: str, observed: int) -> Html
 
 def _player(logs: NDArray[Any]) -> Html:
     """A player of the sound of a log spectrogram (time, bin)."""
-    return element("audio", controls=True, preload="none", src=data_url(sound(logs), "audio/wav"))
+    return element("audio", controls=True, preload="none", src=data_url(speech_wav(logs), "audio/wav"))
 
 
 def axes_text(picture: Picture) -> str:

@@ -101,7 +101,7 @@ def strip(video: NDArray[Any], units: Units, lossless: bool = True) -> bytes:
     return stream.getvalue()
 
 
-def movie(video: NDArray[Any], units: Units, milliseconds: int = FRAME_MILLISECONDS) -> bytes:
+def mp4_bytes(video: NDArray[Any], units: Units, milliseconds: int = FRAME_MILLISECONDS) -> bytes:
     """A video (time, channel, height, width) as an mp4 file; this needs PyAV."""
     try:
         import av
@@ -146,23 +146,23 @@ def spectrogram_picture(logs: NDArray[Any]) -> bytes:
     return stream.getvalue()
 
 
-def sound(logs: NDArray[Any]) -> bytes:
+def speech_wav(logs: NDArray[Any]) -> bytes:
     """A log spectrogram (time, bin) as a WAV file; its phase is estimated."""
     return wav_bytes(spectrogram_to_audio(logs))
 
 
-def array_file(**arrays: NDArray[Any]) -> bytes:
+def npz_bytes(**arrays: NDArray[Any]) -> bytes:
     """Arrays as an .npz file."""
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     return stream.getvalue()
 
 
-def table(series: NDArray[Any], units: Units) -> bytes:
+def csv_bytes(series: NDArray[Any], units: Units) -> bytes:
     """A series (time, feature) as CSV, with the number of each frame.
 
     Example:
-        >>> table(np.array([[1.0, 2.5]]), Units(features=("a", "b"))).decode().splitlines()
+        >>> csv_bytes(np.array([[1.0, 2.5]]), Units(features=("a", "b"))).decode().splitlines()
         ['frame,a,b', '0,1.0,2.5']
     """
     stream = io.StringIO(newline="")
@@ -205,10 +205,10 @@ def download(x: NDArray[Any], units: Units, suffix: str) -> bytes:
     """A sequence (time, ...) as a file of the kind that `suffix`, one of KINDS, names."""
     kind = kind_of(units, x.shape[1:])
     makers = {
-        "video": {"webp": lambda: animation(x, units), "mp4": lambda: movie(x, units)},
-        "sound": {"wav": lambda: sound(x)},
-        "series": {"csv": lambda: table(x, units)},
-    }[kind] | {"npz": lambda: array_file(x=x)}
+        "video": {"webp": lambda: animation(x, units), "mp4": lambda: mp4_bytes(x, units)},
+        "sound": {"wav": lambda: speech_wav(x)},
+        "series": {"csv": lambda: csv_bytes(x, units)},
+    }[kind] | {"npz": lambda: npz_bytes(x=x)}
     if suffix not in makers:
         raise InputError(f"expected {kind} as {', '.join(makers)}, got {suffix!r}")
     return makers[suffix]()

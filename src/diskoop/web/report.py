@@ -34,7 +34,7 @@ from diskoop.training.estimate import format_duration
 from diskoop.web.figures import MAX_FRAMES, Picture, Role, axes_text, forecast_figure, row_figure, svg_figure
 from diskoop.web.markup import Html, element, join
 from diskoop.web.media import Kind, kind_of
-from diskoop.workflows.clips import draw_indices
+from diskoop.workflows.clips import random_indices
 from diskoop.workflows.evaluation import OWN_NAME
 from diskoop.workflows.factors import score_text, shown_factors, weak_text
 from diskoop.workflows.reproduce import EXPERIMENTS, Experiment
@@ -150,7 +150,7 @@ class _Page:
     @cached_property
     def drawn(self) -> NDArray[np.int64]:
         """Which clips are in the pictures, as commands number them."""
-        return draw_indices(self.data.split_size("test") if self.has_test_clips else len(self.data), NUM_CLIPS, 0)
+        return random_indices(self.data.split_size("test") if self.has_test_clips else len(self.data), NUM_CLIPS, 0)
 
     @cached_property
     def parts(self) -> Decomposition:
@@ -195,7 +195,7 @@ class _Page:
             f"{int(run.spectrum()[1].sum())} of their eigenvalues static",
             "Training": f"{last['step']:,} steps, {last['epoch']:g} {epochs}, {duration}, seed {settings.train.seed}",
             "Settings": f"preset {nearest_preset(settings)}",
-            "Operator": f"fitted on {run.operator.source}",
+            "Operator": f"fitted on {run.operator.fitted_on}",
             "This page": f"written by diskoop {diskoop.__version__}, commit {commit()}",
         }
         pairs = [element("dt", name) + element("dd", text) for name, text in facts.items() if text]
@@ -236,7 +236,7 @@ class _Page:
                 if self._is_poor
                 else []
             ),
-            element("p", f"Method: {result.method}. Looked for in {result.source}."),
+            element("p", f"Method: {result.method}. Looked for in {result.found_in}."),
             _factor_table(result.factors),
             *_notes([_sentence(note, capital=False) for note in notes]),  # which often begin with a factor's name
         ]

@@ -22,10 +22,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diskoop.errors import InputError, ResourceError
 from diskoop.memory import memory_sentence
-from diskoop.signals import stop_signals
+from diskoop.stop_signals import stop_signals
 from diskoop.web.edits import EditRequest
 from diskoop.web.library import MAX_PAGE
-from diskoop.web.media import KINDS, download, sound, to_payload
+from diskoop.web.media import KINDS, download, speech_wav, to_payload
 from diskoop.web.session import Session
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -168,7 +168,7 @@ def _add_edits(app: FastAPI, session: Session) -> None:
         made = session.editor.apply(_parse_edit(edit))
         if session.run.units.rate is None:
             raise InputError("this run's sequences are no sound")
-        return Response(sound(made.x), media_type=KINDS["wav"])
+        return Response(speech_wav(made.x), media_type=KINDS["wav"])
 
     @app.get("/api/download")
     def save(edit: str, suffix: str) -> Response:

@@ -74,7 +74,7 @@ class Session:
             features = list(run.units.feature_names(shape[0])) if kind == "series" else []
             return {
                 "version": self.version,
-                "name": self._folder.name if self._folder.source else self._folder.path.resolve().name,
+                "name": self._folder.name if self._folder.pretrained else self._folder.path.resolve().name,
                 "path": self._folder.name,
                 "data": run.settings.data.name or Path(run.settings.data.path or "puppets").name,
                 "kind": kind,
@@ -83,7 +83,7 @@ class Session:
                 "k": run.settings.model.k,
                 "radius": run.settings.spectrum.radius,
                 "is_finished": self.is_finished,
-                "fitted_on": run.operator.source,
+                "fitted_on": run.operator.fitted_on,
                 "modes": self._modes(),
                 "factors": self._factors(),
                 "notes": [] if run.factors is None else list(run.factors.notes),

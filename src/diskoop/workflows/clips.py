@@ -32,7 +32,7 @@ def open_run(path: Path, device: str = "auto", factors: bool = True) -> Run:
         factors: whether to read its factors.
     """
     run = load(path, choose_device(device), factors=factors)
-    if run.folder.source is None:
+    if run.folder.pretrained is None:
         return run
     copy = run.folder.writable_copy()
     print_note(f"{run.folder.name} is read only and has been copied to {run.folder.path}, which is used from now on")
@@ -120,7 +120,7 @@ def _labels_of(clips: Sequences, factors: Sequence[str]) -> list[str]:
 
 def _draw_pairs(clips: Sequences, count: int, seed: int, labels: Sequence[str]) -> list[Pair]:
     """Random pairs that share no clip; each donor is the first one drawn that differs in most of the labels."""
-    drawn = draw_indices(len(clips), max(2 * count, MAX_DRAWN), seed).tolist()
+    drawn = random_indices(len(clips), max(2 * count, MAX_DRAWN), seed).tolist()
     pairs: list[Pair] = []
     while len(pairs) < count and len(drawn) > 1:
         receiver = drawn.pop(0)
@@ -160,7 +160,7 @@ def describe_clip(clips: Sequences, index: int, number: int) -> dict[str, Any]:
     return {"clip": number, "name": clips.clip_name(index), **frames, "labels": clips.label_values(index)}
 
 
-def draw_indices(total: int, count: int, seed: int) -> NDArray[np.int64]:
+def random_indices(total: int, count: int, seed: int) -> NDArray[np.int64]:
     """`count` different indices below `total`, or all of them if there are fewer."""
     return np.random.Generator(np.random.PCG64(seed)).permutation(total)[:count]
 

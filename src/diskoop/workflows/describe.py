@@ -12,7 +12,7 @@ from diskoop.data.formats.audio import spectrogram_to_audio, write_wav
 from diskoop.errors import InputError, counted
 from diskoop.plots.sequences import contact_sheet_figure
 from diskoop.plots.style import save_figure
-from diskoop.workflows.clips import draw_indices
+from diskoop.workflows.clips import random_indices
 
 # To estimate the range from: a large set need not be read in full.
 MIN_RANGE_SEQUENCES = 256
@@ -82,7 +82,7 @@ def preview(data: Sequences, count: int, path: Path) -> list[Path]:
         count: how many sequences.
         path: the picture; sound lies next to it.
     """
-    indices = [int(index) for index in np.sort(draw_indices(len(data), count, 0))]
+    indices = [int(index) for index in np.sort(random_indices(len(data), count, 0))]
     audio_path = None if data.units.rate is None else path.with_suffix(".wav")
     if audio_path is not None and audio_path.exists():
         raise InputError(f"{audio_path} exists already and might be yours; choose another name with --out")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diskoop.analysis.decomposition import Decomposition, FactorLike
 from diskoop.analysis.editing import StagedSwap, swap_combinations, swap_cumulatively, swap_incrementally
-from diskoop.analysis.forecasting import DMD, fit_dmd, forecast_errors
+from diskoop.analysis.forecasting import DMDForecaster, fit_dmd, forecast_errors
 from diskoop.analysis.sheets import (
     MAX_NAMED_DONORS,
     RECONSTRUCTED,
@@ -28,20 +28,20 @@ from diskoop.data import Sequences, Units
 from diskoop.data.formats.audio import SUFFIXES, spectrogram_to_audio, write_wav
 from diskoop.errors import InputError, counted, suggest
 from diskoop.numerics.factors import SPECTRAL_PARTS
-from diskoop.numerics.mixing import over_batch, over_two
+from diskoop.numerics.mixing import batch_weights, pair_weights
 from diskoop.plots.scores import forecast_figure
 from diskoop.plots.sequences import ForecastRow, forecast_series_figure, save_animation
 from diskoop.plots.sheets import sheet_figure
 from diskoop.plots.style import save_figure
 from diskoop.run import Run
 from diskoop.storage import atomic_folder, atomic_write
-from diskoop.workflows.clips import Pair, describe_clip, draw_indices, parse_factor, split_names
+from diskoop.workflows.clips import Pair, describe_clip, parse_factor, random_indices, split_names
 from diskoop.workflows.console import print_note, print_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MIXTURES = {"two": over_two, "batch": over_batch}
+MIXTURES = {"two": pair_weights, "batch": batch_weights}
 MIN_MIXED = 256  # sequences that samples are mixed from, where there are so many
 MAX_COLUMNS = 9  # of an animation
 MAX_NAME_BYTES = 160  # of a sound file's name
@@ -271,7 +271,7 @@ def sample(
     _require_new(out)
     if mix not in MIXTURES:
         raise InputError(f"unknown mixture {mix!r}; {suggest(mix, MIXTURES)}")
-    drawn = draw_indices(len(clips), max(count, MIN_MIXED), seed)
+    drawn = random_indices(len(clips), max(count, MIN_MIXED), seed)
     parts, weights = run.decompose(clips.select(drawn), operator), MIXTURES[mix]
     count, factor = min(count, len(parts)), parse_factor(factors)
     sheet = generation(parts, factor, torch.Generator().manual_seed(seed), count, weights)
@@ -325,7 +325,7 @@ def forecast(
         )
     steps = max(usual - observed, 1) if steps is None else steps
     long_enough = np.flatnonzero(clips.lengths >= observed + 1)
-    drawn = long_enough[draw_indices(len(long_enough), count, seed)]
+    drawn = long_enough[random_indices(len(long_enough), count, seed)]
     parts = run.decompose(clips.select(drawn))
     # Decomposed by themselves: an encoder must not see what it forecasts.
     past = run.decompose(replace(parts.clips, lengths=np.full(len(parts), observed)))
@@ -349,7 +349,7 @@ def forecast(
     }
 
 
-def _fit_baseline(run: Run) -> DMD:
+def _fit_baseline(run: Run) -> DMDForecaster:
     """Plain DMD of the run's training sequences, of the rank that the run's operator has."""
     train = run.data("train")
     max_rank = min(int(np.prod(train.shape[2:])), int((train.lengths - 1).sum()))  # of the snapshots

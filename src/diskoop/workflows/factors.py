@@ -1,8 +1,8 @@
 """factors of a run: find, save, score, draw and map them"""
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskoop.analysis import embedding
-from diskoop.analysis.discovery.guided import Guided
-from diskoop.analysis.discovery.label_free import LabelFree
-from diskoop.analysis.discovery.mode_search import ModeSearch, accuracy_difference, label_accuracy
-from diskoop.analysis.discovery.results import COLUMNS, MIN_STRENGTH, DiscoveredFactor, DiscoveryResult
+from diskoop.analysis.discovery import DISCOVERY_METHODS
+from diskoop.analysis.discovery.results import COLUMNS, MIN_STRENGTH, DiscoveredFactor, DiscoveryResult, FactorDiscovery
 from diskoop.analysis.embedding import ClusterScore, cluster_score, require_label, select_fixed
 from diskoop.analysis.sheets import factor_sheet
 from diskoop.analysis.verdict import Verdict
@@ -34,44 +32,51 @@ from diskoop.plots.style import save_figure
 from diskoop.run import Run
 from diskoop.scores_file import save_scores
 from diskoop.storage import atomic_write
-from diskoop.workflows.clips import describe_clip, draw_indices, load_clips, parse_factor, split_names
+from diskoop.workflows.clips import describe_clip, load_clips, parse_factor, random_indices, split_names
 from diskoop.workflows.console import Justify, print_lines, print_table, show_progress
 
-METHODS = ("label-free", "guided", "modes")
 SCORED_SPLITS: tuple[SplitName, SplitName] = ("train", "test")  # where factors are matched to labels, and scored
-SEARCH_BATCH = 256  # the paper's, for its search among modes
+SEARCH_BATCH = 256  # clips that a method with a classifier searches, the paper's
 NUM_DONORS = 5  # shown for each factor
 MAX_EMBEDDED = 1500  # clips on a map; more take minutes and hide each other
 
 
 @dataclass(frozen=True)
 class DiscoveryConfig:
-    """How to find factors."""
+    """How to find factors: a registered method, and options that it has."""
 
-    method: str = "label-free"  # one of METHODS
-    count: int | None = None  # label-free: how many factors; None lets the data decide
-    per_value: int = 5  # guided: labelled clips for each value
-    exhaustive: bool = False  # modes: every set of modes, not only neighbours
-    alone: bool = False  # modes: penalise changes of every other label
-    labels: tuple[str, ...] = ()  # guided and modes: only these; none means all
+    method: str = "label-free"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.method not in DISCOVERY_METHODS:
+            raise InputError(f"unknown method {self.method!r}; {suggest(self.method, DISCOVERY_METHODS)}")
+        for name in self.options:
+            owners = [f"--method {key}" for key, method in DISCOVERY_METHODS.items() if name in option_names(method)]
+            if f"--method {self.method}" not in owners:
+                raise InputError(f"--{name.replace('_', '-')} means nothing without {' or '.join(owners)}")
 
 
 def find_factors(run: Run, config: DiscoveryConfig) -> DiscoveryResult:
-    """Find factors in the training split; the paper's search uses a batch of it and that batch's own operator."""
-    if config.method not in METHODS:
-        raise InputError(f"unknown method {config.method!r}; {suggest(config.method, METHODS)}")
-    if config.method == "label-free":
-        return run.find_factors(method=LabelFree(count=config.count, progress=show_progress))
-    if config.method == "guided":
-        return run.find_factors(method=Guided(config.labels, config.per_value))
+    """Find factors in the training split; a method with a classifier uses a batch of it, with that batch's operator."""
+    method = DISCOVERY_METHODS[config.method]
+    options = dict(config.options) | ({"progress": show_progress} if "progress" in option_names(method) else {})
+    if "predict" not in option_names(method):
+        return run.find_factors(method=method(**options))
     classifier, train = load_classifier(run), run.data("train")
-    batch = run.decompose(train.select(np.sort(draw_indices(len(train), SEARCH_BATCH, 0))), operator="batch")
-    labels = config.labels or classifier.labels
-    if reasons := [f"{label}: {classifier.excluded[label]}" for label in labels if label in classifier.excluded]:
-        raise InputError(f"no modes can be searched for {'; '.join(reasons)}")
-    score = accuracy_difference if config.alone else label_accuracy
-    result = ModeSearch(classifier.predict, labels, score, config.exhaustive, progress=show_progress).find(batch)
+    batch = run.decompose(train.select(np.sort(random_indices(len(train), SEARCH_BATCH, 0))), operator="batch")
+    options["labels"] = options.get("labels") or classifier.labels
+    if reasons := [
+        f"{label}: {classifier.excluded[label]}" for label in options["labels"] if label in classifier.excluded
+    ]:
+        raise InputError(f"factors cannot be searched for {'; '.join(reasons)}")
+    result = method(**options | {"predict": classifier.predict}).find(batch)
     return replace(result, notes=(*result.notes, classifier.describe()))
+
+
+def option_names(method: type[FactorDiscovery]) -> list[str]:
+    """The options of a method of discovery: the fields of its dataclass."""
+    return [each.name for each in fields(method)] if is_dataclass(method) else []
 
 
 def prepare_factors(run: Run, config: DiscoveryConfig, renames: Sequence[str] = ()) -> tuple[Run, list[Path]]:
@@ -126,7 +131,7 @@ def summarize_factors(run: Run) -> dict[str, Any]:
     result = run.require_factors()
     return {
         "method": result.method,
-        "source": result.source,
+        "source": result.found_in,
         "notes": list(result.notes),
         "factors": [factor.as_dict() for factor in result.factors],
         "weak": [factor.name for factor in result.weak],
@@ -151,7 +156,7 @@ def print_factors(run: Run, facts: dict[str, Any], show_all: bool = False) -> No
     numbers = ("dimensions", "strength", "stability")
     columns: dict[str, Justify] = {name: "right" if name in numbers else "left" for name in COLUMNS}
     shown = shown_factors(result, show_all)
-    print_table(f"factors: {result.method}, in {result.source}", columns, [factor.row() for factor in shown])
+    print_table(f"factors: {result.method}, in {result.found_in}", columns, [factor.row() for factor in shown])
     if len(shown) < len(result.factors):
         print_lines([f"{weak_text(result)}; see --all"])
     print_lines(f"note: {note}" for note in dict.fromkeys(result.notes))
@@ -244,7 +249,7 @@ def score_factors(run: Run, max_clips: int | None = None) -> tuple[dict[str, Any
 
 
 def _some(clips: Sequences, max_clips: int | None) -> Sequences:
-    return clips if max_clips is None else clips.select(np.sort(draw_indices(len(clips), max_clips, 0)))
+    return clips if max_clips is None else clips.select(np.sort(random_indices(len(clips), max_clips, 0)))
 
 
 def _matrix_facts(result: SwapMatrices) -> dict[str, Any]:
@@ -288,7 +293,7 @@ def picture_clips(run: Run) -> tuple[Sequences, NDArray[np.int64]]:
     clips = load_clips(run)
     if len(clips) < 2:
         raise InputError(f"a picture of what factors do needs two clips at least, {clips.name} has {len(clips)}")
-    drawn = draw_indices(len(clips), NUM_DONORS + 1, 0)
+    drawn = random_indices(len(clips), NUM_DONORS + 1, 0)
     return clips.select(drawn), drawn
 
 
@@ -343,7 +348,7 @@ def draw_embedding(
         clips = select_fixed(clips, split_names(fix))
     if not clips.labels:
         raise InputError(f"{clips.name} has no labels to colour a map by")
-    clips = clips.select(np.sort(draw_indices(len(clips), MAX_EMBEDDED, 0)))
+    clips = clips.select(np.sort(random_indices(len(clips), MAX_EMBEDDED, 0)))
     face, edge = [*split_names(color or ""), *clips.labels, *clips.labels][:2]
     parts, factor = run.decompose(clips), parse_factor(split_names(names))
     codes = [require_label(clips, label) for label in (face, edge)]

@@ -9,10 +9,10 @@ from diskoop.errors import Diverged, InputError, Stopped, quoted
 from diskoop.run import Run, load
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.search.figures import measure, require_classifier, require_validation
-from diskoop.search.plan import Plan
+from diskoop.search.plan import SearchPlan
 from diskoop.search.results import SearchResults
 from diskoop.search.storage import hide_password, open_storage, require_packages, storage_errors
-from diskoop.search.trials import Claim, TakenOver, TrialQueue, TrialRecord
+from diskoop.search.trials import ClaimedTrial, TakenOver, TrialQueue, TrialRecord
 from diskoop.settings import Settings
 from diskoop.storage import discard, write_errors, write_text
 from diskoop.training import loop
@@ -63,7 +63,7 @@ class Search:
         reporter: shows progress.
     """
 
-    def __init__(self, name: str, plan: Plan, folder: Path, reporter: Reporter) -> None:
+    def __init__(self, name: str, plan: SearchPlan, folder: Path, reporter: Reporter) -> None:
         require_packages()
         self.name, self.plan, self.folder, self.reporter = name, plan, folder, reporter
         self.where = plan.storage or f"sqlite:///{folder / 'search.db'}"
@@ -134,7 +134,7 @@ class Search:
                 is_waiting = True
                 time.sleep(min(self.plan.heartbeat, MAX_POLL_SECONDS))
 
-    def _try(self, claim: Claim) -> None:
+    def _try(self, claim: ClaimedTrial) -> None:
         """Train, measure and finish one trial, or release it."""
         with claim:
             try:
@@ -150,7 +150,7 @@ class Search:
                 claim.release()
                 raise self._stopped() from None
 
-    def _train_and_measure(self, claim: Claim, params: Mapping[str, Any]) -> None:
+    def _train_and_measure(self, claim: ClaimedTrial, params: Mapping[str, Any]) -> None:
         settings, path = self.plan.trial_settings(params), self.trials / claim.name
         progress = TrialReporter(self.reporter, lambda done, row: self._on_validation(claim, done, row))
         try:
@@ -182,12 +182,12 @@ class Search:
         loop.train(settings, path, reporter=reporter, resume_command=again)
         return load(path, device)
 
-    def _on_validation(self, claim: Claim, done: float, row: Mapping[str, Any]) -> None:
+    def _on_validation(self, claim: ClaimedTrial, done: float, row: Mapping[str, Any]) -> None:
         explained = row.get("val.explained")
         if explained is not None and claim.report(done, explained):
             raise Pruned(f"explains {explained:.0%} after {done:.0%} of its training")
 
-    def _fail(self, claim: Claim, error: str) -> None:
+    def _fail(self, claim: ClaimedTrial, error: str) -> None:
         try:
             claim.finish("failed", error=error)
         except TakenOver:

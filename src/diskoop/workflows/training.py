@@ -1,4 +1,4 @@
-"""train a run, resume it, or find it finished"""
+"""train a run for demo and reproduce: resume it, or find it finished"""
 
 from pathlib import Path
 

@@ -211,7 +211,7 @@ def test_a_run_reads_what_it_needs_and_is_looked_at_by_a_sample(
     loop.train(settings_for(path), tmp_path / "run", reporter=Quiet())
     assert 0 < reads.count < 240  # chunks; there are 60
     run = diskoop.load(tmp_path / "run")
-    assert run.operator.source == f"set.zarr, 16 training sequences of {load_data(path).split_size('train')}"
+    assert run.operator.fitted_on == f"set.zarr, 16 training sequences of {load_data(path).split_size('train')}"
     for split in ("train", "val", "test"):
         clips = run.data(split)
         assert 0 < len(clips) <= 16

@@ -23,7 +23,7 @@ from diskoop.evaluation.protocols.sampling import SAMPLING_MODES, measure_factor
 from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, Values
 from diskoop.models.autoencoder import build_model
-from diskoop.numerics.mixing import over_two
+from diskoop.numerics.mixing import pair_weights
 from diskoop.run import Run
 from diskoop.run_folder import RunFolder
 from diskoop.settings import Settings
@@ -120,7 +120,7 @@ def test_diversity_is_that_of_the_first_batch(run: Run, clips: Sequences, number
     values = sample(run, clips, known_classifier(), MOTION, config)
     parts = run.decompose(clips.select(config.batches(len(clips))[0]))
     generator = torch.Generator().manual_seed(int(config.generator(2, number).integers(2**31)))
-    expected = diversity(parts.sample(part, generator, over_two).decode(), parts.decode())
+    expected = diversity(parts.sample(part, generator, pair_weights).decode(), parts.decode())
     assert values[Key("sampling", f"{part}_diversity", "two")].mean == pytest.approx(expected)
 
 

@@ -1,4 +1,4 @@
-"""the smallest parts of factors: independent static components and blocks of dynamic modes"""
+"""used by the methods: independent static components and blocks of dynamic modes, the smallest parts of factors"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.errors import InputError
 from diskoop.numerics.components import (
     Components,
+    average_linkage,
     block_dependence,
-    group,
     independent_components,
     principal_directions,
     widest_gap,
@@ -154,7 +154,7 @@ def _dynamic_blocks(parts: Decomposition, seed: int) -> list[tuple[Tensor, Array
     between = block_dependence(features)
     sizes = [columns.shape[1] for columns in features]
     bounds = (MIN_MODE_DEPENDENCE, MIN_MODE_DEPENDENCE)
-    groups = group(between[np.ix_(strong, strong)], [sizes[i] for i in strong], bounds)
+    groups = average_linkage(between[np.ix_(strong, strong)], [sizes[i] for i in strong], bounds)
     blocks = [[strong[i] for i in members] for members in groups]
     for weak in sorted(set(range(len(mode_groups))) - set(strong)):
         nearest = max(blocks, key=lambda block: between[weak, block].mean())

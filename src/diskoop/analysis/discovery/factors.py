@@ -1,4 +1,4 @@
-"""groups of atoms -> factors with names, strengths and warnings"""
+"""used by the methods: groups of atoms -> factors with names, strengths and warnings"""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -13,7 +13,7 @@ from diskoop.analysis.discovery.atoms import Atoms
 from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult, Kind
 from diskoop.errors import counted
-from diskoop.numerics.components import DEPENDENCE_BOUNDS, group
+from diskoop.numerics.components import DEPENDENCE_BOUNDS, average_linkage
 from diskoop.numerics.factors import Factor
 
 Array = NDArray[Any]
@@ -110,7 +110,7 @@ def _cohesion_warning(groups: Sequence[list[int]], titles: Sequence[str], simila
 
 def _cohesion(between: Array) -> float:
     """The dependence between the last two groups that average linkage merges."""
-    first, second = group(between, [1] * len(between), count=2)
+    first, second = average_linkage(between, [1] * len(between), count=2)
     return float(between[np.ix_(first, second)].mean())
 
 

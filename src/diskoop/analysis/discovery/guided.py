@@ -1,4 +1,4 @@
-"""factors guided by a few labelled sequences"""
+"""method: factors guided by a few labelled sequences"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery.atoms import find_atoms
 from diskoop.analysis.discovery.factors import assemble_factors
-from diskoop.analysis.discovery.results import DiscoveryResult, require_labels
+from diskoop.analysis.discovery.results import DiscoveryResult, discovery_method, require_labels
 from diskoop.numerics.components import DEPENDENCE_BOUNDS
 
 Array = NDArray[Any]
@@ -18,6 +18,7 @@ Array = NDArray[Any]
 MIN_EXPLAINED = 0.15  # fraction of an atom's variance that a label must explain
 
 
+@discovery_method("guided")
 @dataclass(frozen=True)
 class Guided:
     """Assigns each atom to the label that explains it best on a few labelled sequences.

@@ -1,4 +1,4 @@
-"""factors without labels: independent components, grouped by mutual dependence"""
+"""method: factors without labels, independent components grouped by mutual dependence"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ from diskoop.analysis.decomposition import Decomposition
 from diskoop.analysis.discovery.atoms import Atoms, effect_threshold, find_atoms
 from diskoop.analysis.discovery.effects import measure_effects
 from diskoop.analysis.discovery.factors import MIN_STABILITY, assemble_factors
-from diskoop.analysis.discovery.results import DiscoveryResult, Progress, no_progress
+from diskoop.analysis.discovery.results import DiscoveryResult, Progress, discovery_method, no_progress
 from diskoop.errors import InputError
-from diskoop.numerics.components import DEPENDENCE_BOUNDS, group
+from diskoop.numerics.components import DEPENDENCE_BOUNDS, average_linkage
 
 Array = NDArray[Any]
 
 
+@discovery_method("label-free")
 @dataclass(frozen=True)
 class LabelFree:
     """Independent static components and blocks of dynamic modes, grouped by mutual dependence.
@@ -70,7 +71,7 @@ class LabelFree:
         return self._group(atoms.refit(self.seed + self.starts + number, subset), subset=subset)
 
     def _group(self, atoms: Atoms, resamples: Sequence["Grouping"] = (), subset: Array | None = None) -> "Grouping":
-        groups = group(atoms.similarity(subset), atoms.sizes, count=self.count)
+        groups = average_linkage(atoms.similarity(subset), atoms.sizes, count=self.count)
         return Grouping(atoms, groups, [_stability(atoms, members, resamples) for members in groups])
 
 

@@ -1,4 +1,4 @@
-"""the paper's search: the set of static modes whose swap lowers a classifier's accuracy on a label"""
+"""method: the paper's search for the set of static modes whose swap lowers a classifier's accuracy on a label"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from diskoop.analysis.discovery.results import (
     DiscoveryResult,
     Predict,
     Progress,
+    discovery_method,
     no_progress,
     require_labels,
 )
@@ -37,6 +38,7 @@ def accuracy_difference(accuracies: Mapping[str, float], label: str) -> float:
     return accuracies[label] - float(np.mean(others)) if others else accuracies[label]
 
 
+@discovery_method("modes")
 @dataclass(frozen=True)
 class ModeSearch:
     """The paper's search: for each label, the set of static modes whose swap minimises a classifier's accuracy.
@@ -47,8 +49,9 @@ class ModeSearch:
     Args:
         predict: the classifier, (decoded chunks, lengths) -> label -> (n,) codes.
         labels: to search modes for; none: all.
-        criterion: score of the accuracies after a swap, to minimise.
+        alone: penalise changes of every other label, which a swap should leave as they are.
         exhaustive: search all sets of modes instead of runs of neighbouring ones.
+        max_blocks: of neighbouring modes that are swapped together where there are more; None: all.
         seed: of the donors.
         progress: wraps the loop over sets.
 
@@ -64,18 +67,19 @@ class ModeSearch:
 
     predict: Predict
     labels: tuple[str, ...] = ()
-    criterion: Criterion = label_accuracy
+    alone: bool = False
     exhaustive: bool = False
-    max_blocks: int | None = None  # of neighbouring modes that are swapped together where there are more; None: all
+    max_blocks: int | None = None
     seed: int = 0
     progress: Progress = no_progress
 
     def find(self, parts: Decomposition) -> DiscoveryResult:
         """One factor per label, named after it."""
         result = self.evaluate(parts)
+        criterion = accuracy_difference if self.alone else label_accuracy
         factors = []
         for name in require_labels(parts, self.labels):
-            modes = result.best(name, self.criterion)
+            modes = result.best(name, criterion)
             factor = Factor(name, parts.factor(modes).projector.cpu())
             (strength,) = measure_effects(parts, [factor.projector], self.seed)
             factors.append(DiscoveredFactor(factor, len(modes), strength))

@@ -1,10 +1,10 @@
-"""results of factor discovery, and the protocol of its methods"""
+"""results of factor discovery, and the protocol and the registry of its methods"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from numpy.typing import NDArray
 from torch import Tensor
@@ -69,12 +69,12 @@ class DiscoveryResult:
 
     factors: tuple[DiscoveredFactor, ...]
     method: str
-    source: str  # the sequences
+    found_in: str  # the sequences
     notes: tuple[str, ...] = ()  # warnings
     renamed: Mapping[str, str] = field(default_factory=dict)  # names that factors had before -> those they have now
 
     def __repr__(self) -> str:
-        return f"DiscoveryResult({', '.join(self.names)}: {self.method}, in {self.source})"
+        return f"DiscoveryResult({', '.join(self.names)}: {self.method}, in {self.found_in})"
 
     @property
     def names(self) -> list[str]:
@@ -103,7 +103,7 @@ class DiscoveryResult:
         lines += ["".join(f"<td>{cell}</td>" for cell in factor.row()) for factor in self.factors]
         rows = "".join(f"<tr>{line}</tr>" for line in lines)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table><caption>{self.method}, in {escape(self.source)}</caption>{rows}</table>{notes}"
+        return f"<table><caption>{self.method}, in {escape(self.found_in)}</caption>{rows}</table>{notes}"
 
     def rename(self, names: Mapping[str, str]) -> "DiscoveryResult":
         """The same with other names, {old: new}, in factors and notes."""
@@ -147,6 +147,40 @@ class FactorDiscovery(Protocol):
     def find(self, parts: Decomposition) -> DiscoveryResult:
         """The factors of the sequences in `parts`."""
         ...
+
+
+Method = TypeVar("Method", bound=FactorDiscovery)
+DISCOVERY_METHODS: dict[str, type[FactorDiscovery]] = {}  # by the name that `diskoop factors --method` takes
+
+
+def discovery_method(name: str) -> Callable[[type[Method]], type[Method]]:
+    """Decorator that registers a dataclass with a method `find` as a way to find factors.
+
+    Its fields are its options; `diskoop factors` sets those that it has an option for (`count`, `labels`, `per_value`,
+    `exhaustive`, `alone`), and `progress` to a progress bar. A method with a field `predict` gets a classifier of the
+    run's data there, and its `find` a batch decomposed with its own operator, as in the paper.
+
+    Args:
+        name: that `diskoop factors --method` takes.
+
+    Example:
+        >>> @discovery_method("nothing")
+        ... @dataclass(frozen=True)
+        ... class Nothing:
+        ...     def find(self, parts):
+        ...         return DiscoveryResult((), "nothing", parts.clips.name)
+        >>> "nothing" in DISCOVERY_METHODS
+        True
+        >>> del DISCOVERY_METHODS["nothing"]  # an example only
+    """
+
+    def register(method: type[Method]) -> type[Method]:
+        if name in DISCOVERY_METHODS:
+            raise ValueError(f"there is a discovery method {name!r} already")
+        DISCOVERY_METHODS[name] = method
+        return method
+
+    return register
 
 
 def no_progress(items: Sequence[Any], description: str) -> Iterable[Any]:

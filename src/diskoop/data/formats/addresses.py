@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from diskoop.data.clips import natural_key
-from diskoop.errors import InputError, ResourceError, Unavailable, quoted
+from diskoop.errors import InputError, MissingDependencyError, ResourceError, quoted
 from diskoop.input_files import is_address
 
 ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")  # one of them is in every store: of format 3, or 2
@@ -27,12 +27,12 @@ class Folder:
         try:
             import fsspec
         except ImportError:
-            raise Unavailable(f"reading {address} needs fsspec: pip install 'diskoop[zarr]'") from None
+            raise MissingDependencyError(f"reading {address} needs fsspec: pip install 'diskoop[zarr]'") from None
         text = str(address) if is_address(address) else Path(address).expanduser().resolve().as_uri()
         try:
             system, path = fsspec.core.url_to_fs(text)
         except ImportError as error:
-            raise Unavailable(f"reading {address} needs another package: {error}") from None
+            raise MissingDependencyError(f"reading {address} needs another package: {error}") from None
         except ValueError as error:
             raise InputError(f"cannot read {quoted(str(address))}: {error}") from None
         folder = cls(str(address), system, path.rstrip("/"))
@@ -74,7 +74,7 @@ def reading(what: str) -> Iterator[None]:
     except (InputError, ResourceError):
         raise
     except ImportError as error:
-        raise Unavailable(f"reading {what} needs another package: {error}") from None
+        raise MissingDependencyError(f"reading {what} needs another package: {error}") from None
     except Exception as error:  # every file system has classes of its own
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ResourceError(f"cannot read {what}: {reason}") from None

@@ -18,7 +18,7 @@ from diskoop.data.clips import Blocks, Clip, decoding, file_clips
 from diskoop.data.formats.videos import crop_square
 from diskoop.data.scaling import Statistics
 from diskoop.data.sequences import PIXELS, Units
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.input_files import check_expansion
 from diskoop.memory import format_bytes
 from diskoop.settings import FRAME_SIZES
@@ -259,7 +259,7 @@ def _from_hdf5(path: Path, max_expansion: int) -> Contents:
     try:
         import h5py
     except ImportError:
-        raise Unavailable(f"reading {path} needs h5py: pip install 'diskoop[hdf5]'") from None
+        raise MissingDependencyError(f"reading {path} needs h5py: pip install 'diskoop[hdf5]'") from None
     datasets: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: datasets.update({name: item} if isinstance(item, h5py.Dataset) else {}))

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from diskoop.data.clips import Blocks, Clip, decoding, file_clips
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.storage import atomic_write
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".aiff", ".aif", ".sph", ".nist")
@@ -48,7 +48,7 @@ def load_audio(file: Path) -> Waveform:
         import soundfile
         import soxr
     except ImportError:
-        raise Unavailable(f"reading {file} needs soundfile and soxr: pip install 'diskoop[audio]'") from None
+        raise MissingDependencyError(f"reading {file} needs soundfile and soxr: pip install 'diskoop[audio]'") from None
     with decoding(file, "recording"):
         _check_header(file)
         with soundfile.SoundFile(file) as opened:

@@ -1,4 +1,4 @@
-"""the user's own files: arrays, stores and shards, videos, recordings, tables -> Sequences"""
+"""a path of the user's own -> the reader for its kind of files -> Sequences"""
 
 from collections import Counter
 from collections.abc import Callable

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diskoop.data.formats.addresses import Folder, reading
 from diskoop.data.formats.arrays import MAX_LABELS, Arrays, find_sequences
 from diskoop.data.sequences import Indices
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.input_files import is_address
 from diskoop.memory import format_bytes
 
@@ -48,7 +48,7 @@ def open_store(folder: Folder) -> tuple[StoreSource, Arrays]:
         import zarr
         from zarr.storage import FsspecStore, LocalStore
     except ImportError:
-        raise Unavailable(f"reading {folder.address} needs zarr: pip install 'diskoop[zarr]'") from None
+        raise MissingDependencyError(f"reading {folder.address} needs zarr: pip install 'diskoop[zarr]'") from None
     try:
         store = (
             FsspecStore.from_url(folder.address, read_only=True)

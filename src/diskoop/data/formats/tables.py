@@ -1,4 +1,4 @@
-"""CSV and Parquet tables: one for each sequence, or many sequences in one with id and time columns"""
+"""reads tables (CSV, Parquet): one for each sequence, or many sequences in one with id and time columns"""
 
 import re
 import tempfile
@@ -28,11 +28,10 @@ from diskoop.data.formats.columns import (
     parse_number,
 )
 from diskoop.data.gaps import Segment, complete_segments, fill_gaps, in_segments
-from diskoop.errors import InputError, Unavailable, counted
+from diskoop.errors import InputError, MissingDependencyError, counted
 from diskoop.input_files import check_expansion
 from diskoop.storage import cache_folder, write_errors
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
 ID_NAMES = ("id", "sequence", "sequence_id", "series", "series_id")
 INDEX_COLUMN = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # row numbers written by pandas and others
 CHUNK_ROWS = 10_000  # read at a time
@@ -67,7 +66,7 @@ class TableReader:
                 mark = store.mark()
                 try:
                     self._store_rows(file, store)
-                except Unavailable:
+                except MissingDependencyError:
                     raise
                 except InputError as error:
                     store.rewind(mark)
@@ -115,7 +114,7 @@ class TableReader:
                         file, lambda name: name == options.id or name.casefold() in ID_NAMES, options.max_expansion
                     )
                 )
-            except Unavailable:
+            except MissingDependencyError:
                 raise
             except InputError as error:
                 errors.append(error)
@@ -382,17 +381,15 @@ def read_table(
         as_text: columns of Parquet that are wanted as text, by name.
         max_expansion: how many times its size a Parquet table may unpack to where that is much.
     """
-    is_parquet = path.suffix.lower() == ".parquet"
-    chunks = _read_parquet(path, as_text, max_expansion) if is_parquet else _read_csv(path)
     empty = True
-    for chunk in chunks:
+    for chunk in READERS[path.suffix.lower()](path, as_text, max_expansion):
         empty = False
         yield {name: column for name, column in chunk.items() if not INDEX_COLUMN.fullmatch(name)}
     if empty:
         raise InputError(f"{path} holds no rows, wanted a line of names and a row for each moment")
 
 
-def _read_csv(path: Path) -> Iterator[Columns]:
+def _read_csv(path: Path, as_text: Callable[[str], bool], max_expansion: int) -> Iterator[Columns]:
     names, rows = read_csv(path)
     if all(parse_number(name) is not None for name in names):
         raise InputError(f"{path} begins with numbers ({', '.join(names[:3])}), wanted a line of column names")
@@ -404,12 +401,21 @@ def _read_parquet(path: Path, as_text: Callable[[str], bool], max_expansion: int
     try:
         from pyarrow import parquet
     except ImportError:
-        raise Unavailable(f"reading {path} needs pyarrow: pip install 'diskoop[parquet]'") from None
+        raise MissingDependencyError(f"reading {path} needs pyarrow: pip install 'diskoop[parquet]'") from None
     with decoding(path, "Parquet table"), parquet.ParquetFile(path) as file:
         # Rows go to disk as float64; values that repeat may take next to nothing in the file.
         check_expansion(path, file.metadata.num_rows * file.metadata.num_columns * 8, max_expansion)
         for batch in file.iter_batches(CHUNK_ROWS):
             yield {name: _from_arrow(batch.column(name), as_text(name)) for name in batch.schema.names}
+
+
+# The kinds of tables: what `read_table` reads, by the end of the name, with its other arguments.
+READERS: dict[str, Callable[[Path, Callable[[str], bool], int], Iterator[Columns]]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".parquet": _read_parquet,
+}
+SUFFIXES = tuple(READERS)
 
 
 def _from_arrow(column: Any, as_text: bool) -> Cells:

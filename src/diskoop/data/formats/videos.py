@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, ImageSequence
 
 from diskoop.data.clips import Blocks, Clip, decoding, file_clips
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.settings import FRAME_SIZES
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
@@ -204,7 +204,7 @@ def _decode_video(file: Path) -> Iterator[Image.Image]:
     try:
         import av
     except ImportError:
-        raise Unavailable(f"reading {file} needs PyAV: pip install 'diskoop[video]'") from None
+        raise MissingDependencyError(f"reading {file} needs PyAV: pip install 'diskoop[video]'") from None
     packets, seconds, frames = 0, 0.0, 0
     with decoding(file, "video"), av.open(str(file)) as container:
         if not container.streams.video:

@@ -16,7 +16,7 @@ from diskoop.data.clips import Blocks, Clip, list_files, natural_key, read_clips
 from diskoop.data.formats import videos
 from diskoop.data.labels import encode_labels
 from diskoop.data.sequences import PIXELS, Sequences
-from diskoop.errors import InputError, Unavailable, counted
+from diskoop.errors import InputError, MissingDependencyError, counted
 from diskoop.settings import DataSettings
 
 SOURCE = (
@@ -127,9 +127,9 @@ def _load_detector() -> FaceDetector:
     try:
         import cv2
     except ImportError:
-        raise Unavailable("finding faces needs OpenCV: pip install 'diskoop[faces]'") from None
+        raise MissingDependencyError("finding faces needs OpenCV: pip install 'diskoop[faces]'") from None
     # OpenCV's wheels keep their cascades next to the module.
     cascade = cv2.CascadeClassifier(str(Path(cv2.__file__).parent / "data" / "haarcascade_frontalface_default.xml"))
     if cascade.empty():
-        raise Unavailable("this OpenCV ships no Haar cascades: pip install 'opencv-python-headless<5'")
+        raise MissingDependencyError("this OpenCV ships no Haar cascades: pip install 'opencv-python-headless<5'")
     return FaceDetector(cascade)

@@ -188,7 +188,7 @@ def mix(colour: Colour, other: Colour, amount: float) -> Colour:
 
 @dataclass(frozen=True)
 class Pen:
-    """Draws in shifted and turned coordinates on a shared canvas."""
+    """RandomTensors in shifted and turned coordinates on a shared canvas."""
 
     canvas: ImageDraw.ImageDraw
     x: float = 32

@@ -62,7 +62,7 @@ def measure_errors(run: Run, context: EvalContext) -> Outcome:
     for column, predicted in (("error", _predict_next(parts)[:, 1:]), ("hold_last_error", x[:, :-1])):
         add("prediction", column, reconstruction_error(x[:, 1:], predicted, clips.lengths - 1, deviation))
     spectrum, static = run.spectrum()
-    gap, radius = spectrum.extent(static)
+    gap, radius = spectrum.gap_and_radius(static)
     add("spectrum", "static_gap", float(gap))
     add("spectrum", "dynamic_radius", float(radius))
     # A single clip has none.

@@ -21,7 +21,7 @@ from diskoop.evaluation.metrics import (
 from diskoop.evaluation.registry import EvalContext, Outcome, label_chance, label_columns, metric
 from diskoop.evaluation.results import Column, Key, Table, Values
 from diskoop.numerics.factors import Factor
-from diskoop.numerics.mixing import Weights, over_batch, over_two
+from diskoop.numerics.mixing import Weights, batch_weights, pair_weights
 from diskoop.run import Run
 
 
@@ -33,7 +33,7 @@ class SamplingMode:
     weights: Weights
 
 
-SAMPLING_MODES = {"paper": SamplingMode("batch", over_batch), "two": SamplingMode("frozen", over_two)}
+SAMPLING_MODES = {"paper": SamplingMode("batch", batch_weights), "two": SamplingMode("frozen", pair_weights)}
 SAMPLING_ROWS = {"paper": "the paper's way", "two": "two clips mixed", "factors": "two mixed, factors as found"}
 
 

@@ -352,7 +352,7 @@ def measure_swaps(run: Run, context: EvalContext) -> Outcome:
     values = config.summarize([_matrix_values(joined) | _scores(joined, single) for joined, single in results])
     values[Key("multifactor", "chance_score")] = single_value(results[0][0].chance_score)
     factors = run.require_factors()
-    return Outcome(values, [f"factors: {factors.method}, in {factors.source}", *describe_matches(matched)])
+    return Outcome(values, [f"factors: {factors.method}, in {factors.found_in}", *describe_matches(matched)])
 
 
 def _matrix_values(result: SwapMatrices) -> dict[Key, float]:

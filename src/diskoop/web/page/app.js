@@ -13,7 +13,7 @@ const DOWNLOADS = { video: ["webp", "mp4", "npz"], sound: ["wav", "npz"], series
 const state = {
   facts: null, // of the run
   kind: "swap", // or sample, forecast
-  source: null,
+  receiver: null,
   donor: null,
   factors: [],
   modes: [],
@@ -21,7 +21,7 @@ const state = {
   seed: 0,
   observed: null,
   steps: null,
-  isDrawn: false, // whether source and donor are shown as the model draws them
+  isDrawn: false, // whether receiver and donor are shown as the model draws them
   slot: "donor", // what a chosen clip becomes
 };
 
@@ -39,17 +39,17 @@ const training = new Training(loadRun);
 
 /** The edit that the page shows now. */
 function currentEdit() {
-  const { kind, source, donor, factors, modes, amount, seed, observed, steps } = state;
-  if (kind === "forecast") return { kind, source, observed, steps };
-  if (kind === "sample") return { kind, source, factors, modes, seed };
-  return { kind, source, donor, factors, modes, amount };
+  const { kind, receiver, donor, factors, modes, amount, seed, observed, steps } = state;
+  if (kind === "forecast") return { kind, receiver, observed, steps };
+  if (kind === "sample") return { kind, receiver, factors, modes, seed };
+  return { kind, receiver, donor, factors, modes, amount };
 }
 
 /** Change what is chosen, and show what comes of it. */
 function choose(change) {
   Object.assign(state, change);
   markSelection();
-  if (state.source === null) return; // nothing to show yet
+  if (state.receiver === null) return; // nothing to show yet
   remember();
   refresh();
 }
@@ -64,7 +64,7 @@ function markSelection() {
   for (const node of byId("stage").querySelectorAll("[data-for]")) node.hidden = node.dataset.for !== state.kind;
   for (const tab of byId("edit-tabs").querySelectorAll("[data-edit]")) tab.setAttribute("aria-selected", tab.dataset.edit === state.kind);
   for (const card of document.querySelectorAll(".card")) {
-    card.classList.toggle("source", card.dataset.clip === state.source);
+    card.classList.toggle("receiver", card.dataset.clip === state.receiver);
     card.classList.toggle("donor", card.dataset.clip === state.donor);
   }
   stage.figures.donor.figure.hidden = state.kind !== "swap";
@@ -83,7 +83,7 @@ function belongs(mode, name) {
 const refresh = coalesce(async () => {
   byId("stage").classList.add("loading");
   try {
-    await showClip("source");
+    await showClip("receiver");
     if (state.kind === "swap") await showClip("donor");
     await showResult();
   } finally {
@@ -93,15 +93,15 @@ const refresh = coalesce(async () => {
   if (state.kind === "swap") drawFilm();
 });
 
-const shown = { source: null, donor: null };
+const shown = { receiver: null, donor: null };
 
-/** Show the source or the donor, as it is or as the model draws it. */
+/** Show the receiver or the donor, as it is or as the model draws it. */
 async function showClip(role) {
-  const edit = { kind: state.isDrawn ? "reconstruction" : "original", source: state[role] };
-  const key = `${edit.kind} ${edit.source}`;
+  const edit = { kind: state.isDrawn ? "reconstruction" : "original", receiver: state[role] };
+  const key = `${edit.kind} ${edit.receiver}`;
   if (shown[role] === key) return;
-  const view = state.isDrawn ? (await post("/api/edit", edit)).view : await gallery.view(edit.source);
-  await stage.show(role, edit, { caption: await titleOf(edit.source), view });
+  const view = state.isDrawn ? (await post("/api/edit", edit)).view : await gallery.view(edit.receiver);
+  await stage.show(role, edit, { caption: await titleOf(edit.receiver), view });
   shown[role] = key;
 }
 
@@ -140,10 +140,10 @@ function drawDownloads(edit) {
   byId("downloads").replaceChildren("Download ", ...links);
 }
 
-/** All features of a series, each in its own unit: source and donor behind, the result in front. */
+/** All features of a series, each in its own unit: receiver and donor behind, the result in front. */
 function drawSeries(forecastFrom) {
   const views = Object.fromEntries(Object.entries(stage.figures).map(([role, slot]) => [role, slot.view]));
-  const roles = state.kind === "swap" ? ["source", "donor", "result"] : ["source", "result"];
+  const roles = state.kind === "swap" ? ["receiver", "donor", "result"] : ["receiver", "result"];
   const charts = state.facts.features.map((title, feature) =>
     chart({
       title,
@@ -162,7 +162,7 @@ function drawSeries(forecastFrom) {
   box.replaceChildren(legend, ...charts);
 }
 
-/** The result with growing amounts, from the source to the donor. */
+/** The result with growing amounts, from the receiver to the donor. */
 const drawFilm = coalesce(async () => {
   if (state.facts.kind === "series") return;
   const edit = { ...currentEdit(), amount: 1 };
@@ -264,7 +264,7 @@ async function loadRun() {
   drawFactors();
   map.forget();
   if (!isFirst) {
-    shown.source = shown.donor = null;
+    shown.receiver = shown.donor = null;
     choose({});
   }
 }
@@ -288,15 +288,15 @@ async function loadVerdict() {
 // --- the address keeps what is chosen, so that it can be kept, sent and reloaded
 
 function remember() {
-  const { kind, source, donor, factors, modes, amount, seed } = state;
-  const words = new URLSearchParams({ kind, source, donor, factors: factors.join(","), modes: modes.join(","), amount, seed });
+  const { kind, receiver, donor, factors, modes, amount, seed } = state;
+  const words = new URLSearchParams({ kind, receiver, donor, factors: factors.join(","), modes: modes.join(","), amount, seed });
   history.replaceState(null, "", `#${words}`);
 }
 
 function recall() {
   const words = new URLSearchParams(location.hash.slice(1));
   if (["swap", "sample", "forecast"].includes(words.get("kind"))) state.kind = words.get("kind");
-  state.source = words.get("source");
+  state.receiver = words.get("receiver");
   state.donor = words.get("donor");
   state.factors = (words.get("factors") ?? "").split(",").filter(Boolean);
   state.modes = (words.get("modes") ?? "").split(",").filter(Boolean).map(Number).filter(Number.isInteger);
@@ -321,7 +321,7 @@ async function uploadFile(file) {
     const { clips } = await postFile(file);
     showPanel("gallery");
     await gallery.open("uploads");
-    choose({ source: clips[0], donor: state.donor ?? clips[clips.length - 1] });
+    choose({ receiver: clips[0], donor: state.donor ?? clips[clips.length - 1] });
     showToast(`${file.name}: ${clips.length} clip${clips.length > 1 ? "s" : ""}`, false);
   } catch (error) {
     showToast(error.message);
@@ -357,7 +357,7 @@ function listen() {
   }
   byId("amount").addEventListener("input", (event) => setAmount(Number(event.target.value)));
   byId("seed").addEventListener("change", (event) => choose({ seed: Math.max(0, Math.floor(Number(event.target.value) || 0)) }));
-  byId("exchange").addEventListener("click", () => choose({ source: state.donor, donor: state.source }));
+  byId("exchange").addEventListener("click", () => choose({ receiver: state.donor, donor: state.receiver }));
   byId("drawn").addEventListener("change", (event) => choose({ isDrawn: event.target.checked }));
   byId("draw").addEventListener("click", () => {
     byId("seed").value = state.seed + 1;
@@ -452,11 +452,11 @@ async function start() {
   listen();
   recall();
   await loadRun();
-  await gallery.open(state.source?.split("/")[0] ?? null);
+  await gallery.open(state.receiver?.split("/")[0] ?? null);
   const [first, second] = firstClips();
-  state.source ??= first;
+  state.receiver ??= first;
   state.donor ??= second;
-  if (state.source !== null) choose({});
+  if (state.receiver !== null) choose({});
   else markSelection();
   training.watch();
   loadVerdict().catch((error) => showToast(error.message));

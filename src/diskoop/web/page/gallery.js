@@ -1,4 +1,4 @@
-// Clips in pages, filtered by split, label and name. A click makes one the source or the donor.
+// Clips in pages, filtered by split, label and name. A click makes one the receiver or the donor.
 import { sparkline } from "./chart.js";
 import { Video, spectrogram } from "./player.js";
 import { byId, el, get, post, showToast } from "./util.js";
@@ -151,7 +151,7 @@ export class Gallery {
   /** A clip as it was given; asked for once. */
   view(id) {
     if (!this.views.has(id)) {
-      const asked = post("/api/edit", { kind: "original", source: id }).then((facts) => facts.view);
+      const asked = post("/api/edit", { kind: "original", receiver: id }).then((facts) => facts.view);
       asked.catch(() => this.views.delete(id));
       this.views.set(id, asked);
       if (this.views.size > 400) this.views.delete(this.views.keys().next().value);

@@ -94,13 +94,13 @@ export function soundAddress(edit) {
   return `/api/sound?${new URLSearchParams({ edit: JSON.stringify(edit) })}`;
 }
 
-/** The source, the result and the donor side by side. */
+/** The receiver, the result and the donor side by side. */
 export class Stage {
   constructor(clock) {
     this.clock = clock;
     this.figures = {};
     const players = byId("players");
-    for (const [role, title] of [["source", "Source"], ["result", "Result"], ["donor", "Donor"]]) {
+    for (const [role, title] of [["receiver", "Receiver"], ["result", "Result"], ["donor", "Donor"]]) {
       const picture = el("div", { class: "picture-box" });
       const caption = el("figcaption");
       const figure = el("figure", { id: `${role}-figure`, class: role }, el("h3", {}, title), picture, caption);

@@ -47,7 +47,7 @@ export class Training {
     const curves = [...terms].map(([name, keys]) => {
       const lines = keys.map((key) => ({
         values: rows.map((row) => row[key] ?? null),
-        className: key.startsWith("train.") ? "source" : "result",
+        className: key.startsWith("train.") ? "receiver" : "result",
         label: key,
       }));
       const known = lines.flatMap(({ values }) => values).filter((value) => value !== null);
@@ -55,7 +55,7 @@ export class Training {
       const xLabel = rows[0].step === undefined ? "epoch" : "step";
       return chart({ title: name.replaceAll("_", " "), lines, xLabel, logarithmic, xs });
     });
-    const legend = el("p", { class: "legend-line" }, el("span", { class: "key source" }, "training"), el("span", { class: "key" }, "validation"));
+    const legend = el("p", { class: "legend-line" }, el("span", { class: "key receiver" }, "training"), el("span", { class: "key" }, "validation"));
     byId("curves").replaceChildren(legend, ...curves);
   }
 }

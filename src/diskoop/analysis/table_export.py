@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diskoop.analysis.decomposition import Decomposition, mean_over_frames
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.numerics.factors import Factor
 from diskoop.storage import atomic_write
 
@@ -129,7 +129,7 @@ def _write_parquet(columns: Columns, path: Path) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise Unavailable("writing a Parquet table needs pyarrow: pip install 'diskoop[parquet]'") from None
+        raise MissingDependencyError("writing a Parquet table needs pyarrow: pip install 'diskoop[parquet]'") from None
     parquet.write_table(pyarrow.table(columns), path)
 
 

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from diskoop import load_data
-from diskoop.analysis import tables
+from diskoop.analysis import table_export
 from diskoop.analysis.decomposition import Decomposition
-from diskoop.analysis.tables import table, write_table
+from diskoop.analysis.table_export import table, write_table
 from diskoop.data.formats.tables import read_table
 from diskoop.data.sequences import Sequences, Units
 from diskoop.data.sets.oscillators import truth
-from diskoop.errors import InputError, Unavailable
+from diskoop.errors import InputError, MissingDependencyError
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics import Factor, by_distance, fit_operator
 
@@ -122,7 +122,7 @@ def test_what_lies_in_the_padding_does_not_matter(ragged: Decomposition) -> None
 def test_files_read_back_equal(
     frames: bool, suffix: str, ragged: Decomposition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "ROWS", 17)
+    monkeypatch.setattr(table_export, "ROWS", 17)
     path = write_table(ragged, str(tmp_path / "new" / f"table{suffix}"), frames)
     assert [file.name for file in path.parent.iterdir()] == [f"table{suffix}"]
     columns = table(ragged, frames)
@@ -164,7 +164,7 @@ def test_impossible_files_are_named(parts: Decomposition, tmp_path: Path, monkey
     with pytest.raises(InputError, match=r"ending in \.csv or \.parquet, got '.*table\.xlsx'"):
         write_table(parts, tmp_path / "table.xlsx")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Unavailable, match=r"needs pyarrow: pip install 'diskoop\[parquet\]'"):
+    with pytest.raises(MissingDependencyError, match=r"needs pyarrow: pip install 'diskoop\[parquet\]'"):
         write_table(parts, tmp_path / "table.parquet")
     assert list(tmp_path.iterdir()) == []
 
@@ -175,7 +175,7 @@ def test_a_failed_write_leaves_what_was_there(
     path = write_table(parts, tmp_path / "table.csv")
     before = path.read_bytes()
     lopsided = {**table(parts), "short": np.arange(3)}
-    monkeypatch.setattr(tables, "table", lambda parts, frames: lopsided)
+    monkeypatch.setattr(table_export, "table", lambda parts, frames: lopsided)
     with pytest.raises(ValueError, match="shorter"):
         write_table(parts, path)
     assert path.read_bytes() == before
