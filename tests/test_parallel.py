@@ -50,6 +50,15 @@ def test_gradients_are_as_they_were_between_chunks() -> None:
         assert not z.requires_grad
 
 
+def test_chunks_that_nobody_takes_and_errors_between_them_end_the_work(series_run: Path, tmp_path: Path) -> None:
+    """The main process stops taking chunks, works on, and fails while the other still has one of its own."""
+    main, other = end(start_processes(PROCESSES, "break off", str(series_run), count=2, cwd=tmp_path))
+    assert main[1] == "True\n", main
+    assert "TypeError: 'NoneType' object is not callable" in main[2]
+    assert "LostProcessError" in other[2]
+    assert main[0] == other[0] == 1
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.slow
 def test_a_lost_process_ends_all_with_a_sentence(lost: int, series_run: Path, tmp_path: Path) -> None:

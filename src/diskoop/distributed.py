@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -20,10 +21,13 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from diskoop.errors import InputError, ResourceError
+from diskoop.errors import InputError, ResourceError, counted
 from diskoop.launch import is_launched
 
 TIMEOUT = timedelta(minutes=30)  # that processes wait for one another, such as for the first to draw a data set
+
+
+LOST = re.compile(r"connect|peer|timed? ?out|socket|broken pipe|transport", re.IGNORECASE)  # in gloo's messages
 
 
 class LostProcessError(ResourceError):
@@ -67,6 +71,13 @@ class Processes:
     def any(self, condition: bool) -> bool:
         """Whether `condition` is true in some process; asked by all of them at the same time."""
         return bool(self.sum(torch.tensor(float(condition)))) if self.count > 1 else condition
+
+    def agree(self, text: str) -> bool:
+        """Whether `text` is the same in all processes; asked by all of them at the same time."""
+        if self.count == 1:
+            return True
+        digest = torch.frombuffer(bytearray(sha256(text.encode()).digest()), dtype=torch.uint8).long()
+        return bool((self.max(digest) == -self.max(-digest)).all())
 
     def wait(self) -> None:
         """Return when all processes have come here."""
@@ -158,20 +169,36 @@ WHOLE = Shard(ALONE, 0, 1, 1)  # a batch of any size in one process
 _joined: list[Processes] = []  # of this process, once it has joined others
 
 
-def join() -> Processes:
-    """The processes that `torchrun` has started; connects to them at the first call, and is alone without them."""
+def join(on_cuda: bool = False) -> Processes:
+    """The processes that `torchrun` has started; connects to them at the first call, and is alone without them.
+
+    Args:
+        on_cuda: whether each process is to have a GPU of its own, and sums of tensors there are wanted as well.
+    """
     if not is_launched():
         return ALONE
     if not _joined:
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        if on_cuda:
+            _take_gpu()
         try:
-            dist.init_process_group(timeout=TIMEOUT)  # gloo for the CPU, NCCL for CUDA
+            # With gloo in both cases: numbers that the CPU holds are summed as well.
+            dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=TIMEOUT)
         except (RuntimeError, ValueError) as error:
             raise InputError(f"cannot join the other processes: {_first_line(error)}") from None
         _joined.append(Processes(dist.get_rank(), dist.get_world_size()))
         atexit.register(leave)  # gloo's threads abort a process that ends before they do
     return _joined[0]
+
+
+def _take_gpu() -> None:
+    """Make the GPU of this process's number on this machine the current one."""
+    number, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if number >= count:
+        raise InputError(
+            f"torchrun started {os.environ.get('LOCAL_WORLD_SIZE', number + 1)} processes on a machine with "
+            f"{counted(count, 'GPU')}; start one for each GPU, or train with train.device=cpu"
+        )
+    torch.cuda.set_device(number)
 
 
 def leave() -> None:
@@ -215,10 +242,13 @@ def average_gradients(processes: Processes, weights: Sequence[Tensor]) -> None:
 
 @contextmanager
 def lost_processes() -> Iterator[None]:
-    """Turn the errors of a collective into LostProcessError."""
+    """Turn the errors of a collective that has lost a process into LostProcessError."""
     try:
         yield
-    except RuntimeError as error:  # of gloo and NCCL, which have no others
+    except RuntimeError as error:
+        # NCCL's are a DistError; gloo has no class for them.
+        if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
+            raise
         raise LostProcessError(f"another process has ended or cannot be reached: {_first_line(error)}") from None
 
 

@@ -8,6 +8,7 @@ many threads.
 
 import atexit
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -19,12 +20,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from diskoop.distributed import LostProcessError, Processes, join, lost_processes
+from diskoop.distributed import LostProcessError, Processes, join, leave, lost_processes
+from diskoop.errors import InputError
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
 from diskoop.settings import ModelSettings
 
 Network = Literal["encode", "decode"]
+Versions = tuple[tuple[int, int], ...]  # of the tensors of a model
 IDLE = timedelta(days=30)  # that a process waits for work, such as while a classifier is trained
 
 
@@ -38,29 +41,32 @@ class Leader:
 
     def __init__(self, processes: Processes, orders: Any) -> None:
         self.processes, self.orders = processes, orders
-        self.models: WeakKeyDictionary[KoopmanAutoencoder, tuple[int, int]] = WeakKeyDictionary()
+        self.models: WeakKeyDictionary[KoopmanAutoencoder, tuple[int, Versions]] = WeakKeyDictionary()
         self.sent = 0  # models so far
+        self.is_busy = False  # whether the others hold chunks whose results have not come back
 
     def apply(self, model: KoopmanAutoencoder, network: Network, chunks: Iterable[list[Tensor]]) -> Iterator[Tensor]:
         """See `apply`."""
         number = self._send_model(model)
         remaining = iter(chunks)
         while turn := list(islice(remaining, self.processes.count)):
+            self.is_busy = True
             for rank, chunk in enumerate(turn[1:], 1):
                 _send(rank, {"do": network, "model": number}, chunk, self.orders)
             own = getattr(model, network)(*turn[0])
-            yield own
-            for rank in range(1, len(turn)):
-                yield _receive(rank)[1][0].to(own.device)
+            # All of them before the first is given away: whoever takes them may stop at any.
+            results = [own, *(_receive(rank)[1][0].to(own.device) for rank in range(1, len(turn)))]
+            self.is_busy = False
+            yield from results
 
     def _send_model(self, model: KoopmanAutoencoder) -> int:
         """The number by which the other processes know `model` with the weights that it has now."""
         tensors = model.state_dict(keep_vars=True)
-        version = sum(tensor._version for tensor in tensors.values())
-        number, sent_version = self.models.get(model, (0, -1))
-        if sent_version != version:
+        versions = tuple((id(tensor), tensor._version) for tensor in tensors.values())
+        number, sent_versions = self.models.get(model, (0, ()))
+        if sent_versions != versions:
             number, self.sent = self.sent, self.sent + 1
-            self.models[model] = number, version
+            self.models[model] = number, versions
             assert model.architecture is not None
             settings, frame = model.architecture
             order = {
@@ -70,13 +76,19 @@ class Leader:
                 "frame": list(frame),
                 "names": list(tensors),
                 "device": next(model.parameters()).device.type,
+                "kept": [kept for kept, _ in self.models.values()],
             }
+            self.is_busy = True
             for rank in range(1, self.processes.count):
                 _send(rank, order, list(tensors.values()), self.orders)
+            self.is_busy = False
         return number
 
     def end(self) -> None:
-        """Let the others go."""
+        """Let the others go; where an error came in the middle of their work, by ending the connection."""
+        if self.is_busy:
+            leave()
+            return
         with suppress(LostProcessError):
             for rank in range(1, self.processes.count):
                 _send(rank, {"do": "end"}, [], self.orders)
@@ -138,12 +150,22 @@ def _serve(orders: Any) -> None:
             model = accelerate(build_model(ModelSettings.model_validate(order["settings"]), order["frame"]))
             weights = dict(zip(order["names"], tensors, strict=True))
             model.load_state_dict(weights, assign=True)  # in the dtype that each has
-            models[order["model"]] = model.to(order["device"]).eval()
+            models = {number: models[number] for number in order["kept"] if number in models}
+            models[order["model"]] = model.to(_own_device(order["device"])).eval()
         else:
             model = models[order["model"]]
             device = next(model.parameters()).device
             result = getattr(model, order["do"])(*(tensor.to(device) for tensor in tensors))
             _send(0, {}, [result])
+
+
+def _own_device(kind: str) -> torch.device:
+    """This process's device of a kind; GPUs are dealt out to the processes of a machine in turn."""
+    if kind != "cuda":
+        return torch.device(kind)
+    if not torch.cuda.is_available():
+        raise InputError("the first process computes on a GPU, but this one's machine has none; take --device cpu")
+    return torch.device(kind, int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
 
 
 def _send(rank: int, order: dict[str, Any], tensors: Sequence[Tensor], group: Any = None) -> None:

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,16 @@ from diskoop.data.batches import Batch
 from diskoop.data.sequences import Sequences, Units
 from diskoop.data.splits import split_in_order
 from diskoop.distributed import join
+from diskoop.losses import Errors
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.parallel import lead_or_serve
+from diskoop.parallel import apply, lead_or_serve
 from diskoop.run import load
 from diskoop.run_folder import RunFolder
 from diskoop.settings import DataSettings, Settings, parse_overrides
 from diskoop.training.cuda_graph import CapturedStep
 from diskoop.training.frozen_operator import fit_frozen_operator
 from diskoop.training.loop import Trainer, resume, train
+from diskoop.training.objective import Objective
 from diskoop.training.step import StepOutput
 from tests.helpers.training import Quiet
 
@@ -60,6 +62,10 @@ CASES: dict[str, dict[str, Any]] = {
     "masked signals": {
         **_SMALL, **_EVERYTHING, "data": {"name": "masked signals", "val_fraction": 0.3}, "train": _TRAIN,
         "model": {"k": 8, "h": 8, "dropout": 0.2, "dynamic_noise": 0.5},
+    },
+    "three processes": {
+        **_SMALL, **_EVERYTHING, "data": {"name": "masked video", "val_fraction": 0.3},
+        "train": {**_TRAIN, "batch_size": 9},
     },
     "beside PCA": {
         "data": {"name": "masked signals", "val_fraction": 0.3}, "train": _TRAIN, "spectrum": {"static": 3},
@@ -165,13 +171,18 @@ def free_port() -> int:
     return port
 
 
-def start_processes(*words: str, count: int, cwd: Path | list[Path]) -> list[subprocess.Popen[str]]:
-    """`python -m WORDS` in `count` processes, which find one another, in one folder or one for each."""
+def start_processes(
+    *words: str, count: int, cwd: Path | list[Path], last: Sequence[str] = ()
+) -> list[subprocess.Popen[str]]:
+    """`python -m WORDS` in `count` processes, which find one another, in one folder or one for each.
+
+    The last of them gets the words `last` in addition.
+    """
     port = free_port()
     folders = cwd if isinstance(cwd, list) else [cwd] * count
     return [
         subprocess.Popen(
-            [sys.executable, "-m", *words], cwd=folders[rank],
+            [sys.executable, "-m", *words, *(last if rank == count - 1 else ())], cwd=folders[rank],
             text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=environment(rank, count, port) | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         )
@@ -180,13 +191,14 @@ def start_processes(*words: str, count: int, cwd: Path | list[Path]) -> list[sub
 
 
 def main(words: list[str]) -> None:
-    """`train FOLDER SECTION.KEY=VALUE...`, `disturb SIGNAL` before that, `resume FOLDER`, `edit FOLDER`, `lose RANK`
-    with a command of diskoop, or record every case.
+    """`train FOLDER SECTION.KEY=VALUE...`, `disturb SIGNAL PLACE` before that, `resume FOLDER`, `edit FOLDER`,
+    `break off FOLDER`, `lose RANK` with a command of diskoop, or record every case, or those that are given.
     """
     torch.set_num_threads(1)
+    register_sets()
     if words[:1] == ["disturb"]:
-        disturb_last(int(words[1]))
-        words = words[2:]
+        disturb_last(int(words[1]), words[2])
+        words = words[3:]
     if words[:1] == ["train"]:
         train(Settings.of(parse_overrides(words[2:])), words[1])
     elif words[:1] == ["resume"]:
@@ -198,20 +210,49 @@ def main(words: list[str]) -> None:
     elif words[:1] == ["edit"]:
         if lead_or_serve():
             save_file(record_edits(words[1]), "edits.safetensors")
+    elif words[:1] == ["break off"]:
+        if lead_or_serve():
+            break_off(words[1])
     else:
-        record_cases()
+        record_cases(words or list(CASES))
 
 
-def disturb_last(number: int) -> None:
-    """Have the last process send itself a signal before step DISTURBED."""
-    processes, train_step = join(), Trainer._train_step
+def disturb_last(number: int, place: str) -> None:
+    """Have the last process send itself a signal in step DISTURBED: before it, or after its frames are encoded."""
+    processes, train_step, errors = join(), Trainer._train_step, Objective.errors
+    is_due = False
+
+    def disturb(here: str) -> None:
+        if is_due and here == place and processes.rank == processes.count - 1:
+            os.kill(os.getpid(), number)
 
     def disturbed(trainer: Trainer, batch: Batch) -> Iterable[StepOutput]:
-        if trainer.state.step == DISTURBED and processes.rank == processes.count - 1:
-            os.kill(os.getpid(), number)
+        nonlocal is_due
+        is_due = trainer.state.step == DISTURBED
+        disturb("before")
         return train_step(trainer, batch)
 
+    def disturbed_errors(objective: Objective, *arguments: Any, **options: Any) -> Errors:
+        disturb("encoded")
+        return errors(objective, *arguments, **options)
+
     Trainer._train_step = disturbed  # type: ignore[assignment, method-assign]
+    Objective.errors = disturbed_errors  # type: ignore[method-assign]
+
+
+def break_off(run_path: str) -> None:
+    """Encode two chunks of four, then all, then fail while the other process encodes."""
+    run = load(run_path)
+    x, _ = run.data("train").batch(np.arange(4), next(run.model.parameters()))
+
+    def chunks() -> Iterator[list[Tensor]]:
+        return ([x[i : i + 1]] for i in range(4))
+
+    first = next(apply(run.model, "encode", chunks()))
+    every = torch.cat(list(apply(run.model, "encode", chunks())))
+    print(torch.equal(every[:1], first) and torch.allclose(every, run.model.encode(x), atol=1e-6))
+    run.model.encode = None  # type: ignore[method-assign, assignment]
+    list(apply(run.model, "encode", chunks()))
 
 
 def lose_when_encoding(rank: int) -> None:
@@ -226,15 +267,14 @@ def lose_when_encoding(rank: int) -> None:
     KoopmanAutoencoder.encode = lost  # type: ignore[assignment, method-assign]
 
 
-def record_cases() -> None:
-    """Record every case in the processes that were started, and write what the main one found."""
+def record_cases(cases: Sequence[str]) -> None:
+    """Record cases in the processes that were started, and write what the main one found."""
     processes = join()
-    register_sets()
-    for number, case in enumerate(CASES):
+    for case in cases:
         found = record_steps(case)
         if processes.is_main:
-            save_file(found, f"{number}.safetensors")
-    for case in CAPTURED:
+            save_file(found, f"{case}.safetensors")
+    for case in set(cases).intersection(CAPTURED):
         found = record_captured(case)
         if processes.is_main:
             save_file(found, f"captured {case}.safetensors")

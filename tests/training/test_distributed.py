@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 
 from diskoop.cli.app import app
 from diskoop.data.registry import DATA_SETS
-from diskoop.distributed import Processes
+from diskoop.distributed import LostProcessError, Processes, join, lost_processes
 from diskoop.errors import InputError
 from diskoop.launch import relaunched
+from diskoop.run_folder import RunFolder
+from diskoop.settings import Settings, parse_overrides
 from diskoop.tensor_files import read_tensors
 from diskoop.training import loop
 from tests.helpers.processes import (
@@ -31,6 +33,7 @@ from tests.helpers.processes import (
     register_sets,
     start_processes,
 )
+from tests.helpers.training import Quiet
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +42,32 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("recorded")
     known = dict(DATA_SETS)
     register_sets()
-    started = start_processes("tests.helpers.processes", count=2, cwd=folder)
-    for process in started:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
+    cases = [case for case in CASES if case != "three processes"]
+    assert [code for code, _ in end(start_processes(PROCESSES, *cases, count=2, cwd=folder))] == [0, 0]
     yield folder
     DATA_SETS.clear()
     DATA_SETS.update(known)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "three processes"])
 def test_two_processes_equal_one(case: str, recorded: Path) -> None:
     """Losses, gradients, weights, statistics of batch norm, validation and the frozen operator, in float64."""
-    two, one = load_file(recorded / f"{list(CASES).index(case)}.safetensors"), record_steps(case)
-    assert two.keys() == one.keys()
+    assert_equal_one(case, recorded)
+
+
+@pytest.mark.slow
+def test_three_processes_equal_one(recorded: Path) -> None:
+    """Where the neighbours in a ring are two others."""
+    ended = end(start_processes(PROCESSES, "three processes", count=3, cwd=recorded))
+    assert [code for code, _ in ended] == [0, 0, 0], ended
+    assert_equal_one("three processes", recorded)
+
+
+def assert_equal_one(case: str, recorded: Path) -> None:
+    several, one = load_file(recorded / f"{case}.safetensors"), record_steps(case)
+    assert several.keys() == one.keys()
     for name, value in one.items():
-        assert np.allclose(two[name], value, rtol=1e-7, atol=1e-9 * max(1.0, np.abs(value).max())), name
+        assert np.allclose(several[name], value, rtol=1e-7, atol=1e-9 * max(1.0, np.abs(value).max())), name
 
 
 @pytest.mark.parametrize("case", CAPTURED)
@@ -66,6 +79,10 @@ def test_stages_of_two_processes_take_the_plain_steps_of_one(case: str, recorded
         assert np.allclose(two[name], value, rtol=1e-6, atol=1e-9 * max(1.0, np.abs(value).max())), name
 
 
+VIDEO = [
+    "data.name=video", "data.val_fraction=0.1", "model.k=8", "model.h=8", "model.width=4", "spectrum.static=3",
+    "train.epochs=5", "train.batch_size=4", "train.device=cpu",
+]  # fmt: skip
 SERIES = [
     "data.name=oscillators", "data.limit=100", "model.k=8", "model.h=8", "spectrum.static=3", "train.epochs=20",
     "train.batch_size=20", "train.device=cpu", "train.precision=64",
@@ -129,7 +146,7 @@ def test_resuming_is_exact_with_as_many_processes_and_told_with_others(
 ) -> None:
     """The second process is killed, or gets a signal that asks all to end."""
     number = signal.SIGKILL if count == 2 else signal.SIGTERM
-    words = ["disturb", str(int(number)), "train", "run", *SERIES]
+    words = ["disturb", str(int(number)), "before", "train", "run", *SERIES]
     first, second = end(start_processes(PROCESSES, *words, count=2, cwd=tmp_path))
     assert first[0] == 1
     assert second[0] == (-signal.SIGKILL if count == 2 else 1)
@@ -148,6 +165,47 @@ def test_resuming_is_exact_with_as_many_processes_and_told_with_others(
 
 
 @pytest.mark.slow
+def test_a_loss_in_the_middle_of_a_step_leaves_the_checkpoint_of_the_step_before(tmp_path: Path) -> None:
+    """Batch norm has tracked the step that was lost, and must forget it."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+    assert [code for code, _ in end(start_processes(PROCESSES, "train", "run", *VIDEO, count=2, cwd=whole))] == [0, 0]
+    words = ["disturb", str(int(signal.SIGKILL)), "encoded", "train", "run", *VIDEO]
+    main, _ = end(start_processes(PROCESSES, *words, count=2, cwd=broken))
+    assert f"saved at step {DISTURBED} of " in main[1]
+    assert [code for code, _ in end(start_processes(PROCESSES, "resume", "run", count=2, cwd=broken))] == [0, 0]
+    ours, theirs = (read_tensors(each / "run" / "model.safetensors", "model")[0] for each in (broken, whole))
+    assert any("running_mean" in name for name in ours)
+    for name, value in theirs.items():
+        assert torch.equal(ours[name], value), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["the terminal", "one process"])
+def test_stopping_torchrun_saves(first: str, tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes twice, from the terminal and from torchrun; SIGTERM may reach one alone."""
+    words = ["torch.distributed.run", "--nproc-per-node", "2", "-m", "diskoop", "train", *ENDLESS, "--out", "run"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    torchrun = subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=tmp_path, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        env=environment, start_new_session=True,
+    )  # fmt: skip
+    assert torchrun.stderr is not None
+    assert any(" to go: " in line for line in torchrun.stderr)
+    time.sleep(1)  # it trains
+    if first == "the terminal":
+        os.killpg(torchrun.pid, signal.SIGINT)
+    else:
+        children = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGTERM)
+    said = torchrun.communicate(timeout=120)[1]
+    _, record = read_tensors(tmp_path / "run" / "checkpoint.safetensors", "checkpoint")
+    assert f"saved at step {record['step']} of 100000" in said
+    assert record["step"] > 0
+
+
+@pytest.mark.slow
 def test_torchrun_starts_it(tmp_path: Path) -> None:
     words = ["torch.distributed.run", "--nproc-per-node", "2", "-m", "diskoop", "train", *SERIES, "--out", "run"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -160,9 +218,42 @@ def test_torchrun_starts_it(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_batches_have_equal_parts() -> None:
-    with pytest.raises(InputError, match="2 processes cannot have equal parts of batches of 5 sequences"):
-        loop._require_equal_parts(5, Processes(0, 2))
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"train": {"batch_size": 5}}, "2 processes cannot have equal parts of batches of 5 sequences"),
+        ({"model": {"ridge": 0}}, r"the batches of 2 processes needs model.ridge > 0, got 0"),
+    ],
+)
+def test_what_processes_cannot_share_is_refused(
+    changes: dict[str, dict[str, float]], sentence: str, tmp_path: Path
+) -> None:
+    settings = Settings.of(parse_overrides(SERIES)).replaced(changes)
+    trainer = loop.Trainer(settings, RunFolder(tmp_path / "run"), Quiet())
+    trainer.processes = Processes(0, 2)
+    with pytest.raises(InputError, match=sentence):
+        trainer._require_shareable()
+
+
+def test_processes_with_other_settings_are_refused(tmp_path: Path) -> None:
+    ended = end(start_processes(PROCESSES, "train", "run", *SERIES, count=2, cwd=tmp_path, last=["train.lr=0.5"]))
+    for code, said in ended:
+        assert code == 1
+        assert "InputError: 2 processes need the same settings and data, got others in one than in another" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_is_no_lost_process() -> None:
+    with pytest.raises(RuntimeError, match="expected scalar type") as raised, lost_processes():
+        raise RuntimeError("expected scalar type Float but found Half")
+    assert not isinstance(raised.value, LostProcessError)
+
+
+def test_a_machine_with_fewer_gpus_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "100", "RANK": "99", "LOCAL_RANK": "99", "LOCAL_WORLD_SIZE": "100"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=r"torchrun started 100 processes on a machine with \d+ GPUs?; start one for"):
+        join(on_cuda=True)
 
 
 def test_other_commands_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

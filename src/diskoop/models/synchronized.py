@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from diskoop.distributed import Processes
+from diskoop.errors import InputError
 
 
 class SynchronizedBatchNorm2d(nn.BatchNorm2d):
@@ -55,12 +56,12 @@ def synchronize_batch_norm(module: nn.Module, processes: Processes) -> None:
     """Replace every `nn.BatchNorm2d` inside `module` by a `SynchronizedBatchNorm2d` of the same parameters, in place.
 
     Raises:
-        ValueError: for batch norm of another kind, whose statistics would silently be those of one process.
+        InputError: for batch norm of another kind, whose statistics would silently be those of one process.
     """
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d):
             setattr(module, name, SynchronizedBatchNorm2d.like(child, processes))
         elif isinstance(child, nn.modules.batchnorm._BatchNorm):
-            raise ValueError(f"{type(child).__name__} cannot be synchronized over processes; use nn.BatchNorm2d")
+            raise InputError(f"{type(child).__name__} cannot be synchronized over processes; use nn.BatchNorm2d")
         else:
             synchronize_batch_norm(child, processes)

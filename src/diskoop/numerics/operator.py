@@ -197,7 +197,8 @@ def _solve(
     if steps < 1 and total is None:
         raise InputError("an operator needs at least one pair of neighbouring frames, got none")
     require_ridge(ridge)
-    _require_finite(past, future)
+    if total is None:  # else where all processes find out at the same time
+        _require_finite(past, future)
     if ridge > 0:
         matrix, rank, condition = _ridge_least_squares(past, future, ridge, total)
     elif total is not None:
@@ -303,6 +304,7 @@ def _ridge_least_squares(
     gram, cross = past.mT @ past, past.mT @ future
     if total is not None:
         gram, cross = total(torch.stack([gram, cross])).unbind()
+        _require_finite(gram, cross)
     matrix = torch.linalg.solve(ridge_system(gram, ridge), cross) / norms.mT
     scaled = gram.detach()
     return matrix, *_rank_and_condition(scaled if total is None else _with_unit_diagonal(scaled), ridge)

@@ -31,6 +31,8 @@ def fit_frozen_operator(
         processes: that read a part of `data` each; all get the same operator.
     """
     model.eval()
+    if len(data) < processes.count:  # then each reads all of it
+        processes = ALONE
     snapshots = None
     own = np.arange(len(data))[processes.part(len(data))]
     for indices in np.array_split(own, math.ceil(len(own) / batch_size)):

@@ -27,7 +27,7 @@ from diskoop.distributed import ALONE, LostProcessError, Processes, join
 from diskoop.errors import Diverged, InputError, ResourceError, Stopped, counted
 from diskoop.input_files import absolute
 from diskoop.kernels import accelerate
-from diskoop.launch import relaunched
+from diskoop.launch import is_launched, relaunched
 from diskoop.models.autoencoder import build_model, require_memory
 from diskoop.models.pooling import statistics_count
 from diskoop.models.residual import start_from_pca
@@ -89,7 +89,7 @@ def train(
         raise InputError(f"{str(path)!r} holds a run already; choose another folder, or go on: {folder.resume_command}")
     if folder.path.exists() and not (folder.path.is_dir() and not any(folder.path.iterdir())):
         raise InputError(f"{str(path)!r} exists already; choose another folder")
-    processes = join()
+    processes = _join(settings)
     reporter = _reporter(reporter, processes)
     with processes.main_first():
         splits = _load_splits(settings)
@@ -130,11 +130,12 @@ def resume(
     """
     folder = RunFolder.of(path)
     folder.require_checkpoint()
-    reporter = _reporter(reporter, join())
+    settings = load_settings(folder)
+    reporter = _reporter(reporter, _join(settings))
     if changes:
         trainer = _restore_changed(folder, changes, reporter, resume_command)
     else:
-        trainer = Trainer(load_settings(folder), folder, reporter, resume_command, from_scratch=False)
+        trainer = Trainer(settings, folder, reporter, resume_command, from_scratch=False)
         trainer.restore()
     if trainer.is_done and trainer.is_written:
         trainer.reporter.log(
@@ -151,7 +152,8 @@ def end(path: str | Path, reporter: Reporter | None = None) -> None:
     """Make the interrupted run in the folder `path` usable as it is; `resume` still goes on with it."""
     folder = RunFolder.of(path)
     folder.require_checkpoint()
-    trainer = Trainer(load_settings(folder), folder, _reporter(reporter, join()), from_scratch=False)
+    settings = load_settings(folder)
+    trainer = Trainer(settings, folder, _reporter(reporter, _join(settings)), from_scratch=False)
     trainer.restore()
     if not trainer.state.history:
         raise InputError(f"{str(path)!r} has not come to its first validation yet; {folder.resume_command} goes on")
@@ -204,14 +206,14 @@ class Trainer:
         from_scratch: bool = True,
     ) -> None:
         self.settings, self.folder, self.reporter = settings, folder, reporter
-        self.processes = join()
+        self.processes = _join(settings)
         self.resume_command = resume_command or relaunched(folder.resume_command)
         if splits is None:
             with self.processes.main_first():
                 splits = _load_splits(settings)
         self.train_set, self.val_set = splits
         self.batch_size = min(settings.train.batch_size, len(self.train_set))
-        _require_equal_parts(self.batch_size, self.processes)
+        self._require_shareable()
         self.device = device_for(settings.train)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.train.seed)
@@ -249,6 +251,25 @@ class Trainer:
             "device": self.device.type,
             "precision": precision_for(settings.train, self.device.type),
         }
+
+    def _require_shareable(self) -> None:
+        """Raise an InputError where several processes cannot share this training."""
+        count, model = self.processes.count, self.settings.model
+        if count == 1:
+            return
+        if self.batch_size % count:
+            raise InputError(
+                f"{count} processes cannot have equal parts of batches of {self.batch_size} sequences; choose "
+                f"train.batch_size as a multiple of {count}"
+            )
+        if model.ridge == 0 and model.operator_scope == "batch":
+            raise InputError(f"one operator for the batches of {count} processes needs model.ridge > 0, got 0")
+        sets = [f"{part.name} {part.shape}" for part in (self.train_set, self.val_set) if part is not None]
+        if not self.processes.agree(f"{self.settings.model_dump_json()} {sets}"):
+            raise InputError(
+                f"{count} processes need the same settings and data, got others in one than in another; here "
+                f"{' and '.join(sets)}"
+            )
 
     @property
     def fitting_set(self) -> Sequences:
@@ -423,6 +444,7 @@ class Trainer:
             if self.processes.any(bool(caught)):
                 finish_steps()
                 self._save_from_main()
+                self.processes.wait()  # torchrun ends all of them when one has ended
                 raise self._interrupted()
             state.waited += batch.waited
             batch = self._as_slice(batch)
@@ -495,8 +517,9 @@ class Trainer:
         is_validated = bool(state.history) and state.history[-1]["step"] == state.step
         is_between_validations = state.step % self.interval != 0 and state.step < self.total
         # The main process may be the one that is lost. One during a validation leaves a state that cannot be resumed,
-        # and so do captured stages, which may have been replayed in part.
-        is_whole = isinstance(self.step, PlainStep) and (is_validated or is_between_validations)
+        # and so do captured stages, which may have been replayed in part. At the end the model may hold the best
+        # weights instead of the last, and a checkpoint was written before.
+        is_whole = isinstance(self.step, PlainStep) and not self.is_done and (is_validated or is_between_validations)
         if is_whole and self.processes.rank < 2:
             self.save()
             return Stopped(f"{error}; {self._interrupted()}")
@@ -585,19 +608,16 @@ class Trainer:
         return torch.Generator(self.device).manual_seed(int(seed >> np.uint64(1)))
 
 
+def _join(settings: Settings) -> Processes:
+    """The processes that train together; each with a GPU of its own where the settings train on GPUs."""
+    return join(on_cuda=is_launched() and device_for(settings.train).type == "cuda")
+
+
 def _reporter(reporter: Reporter | None, processes: Processes) -> Reporter:
     """Where progress goes: of several processes, the main one's."""
     if not processes.is_main:
         return Reporter(Console(file=io.StringIO()))
     return reporter or Reporter()
-
-
-def _require_equal_parts(batch_size: int, processes: Processes) -> None:
-    if batch_size % processes.count:
-        raise InputError(
-            f"{processes.count} processes cannot have equal parts of batches of {batch_size} sequences; choose "
-            f"train.batch_size as a multiple of {processes.count}"
-        )
 
 
 def learning_rate(options: TrainSettings, step: int, total: int) -> float:
@@ -689,11 +709,14 @@ def tensorboard(folder: RunFolder) -> Callable[[Mapping[str, Any]], None]:
 
 @contextmanager
 def _catch_stop_signals() -> Iterator[list[int]]:
-    """A list that collects SIGINT, SIGTERM and SIGHUP; a second signal interrupts at once."""
+    """A list that collects SIGINT, SIGTERM and SIGHUP; a second signal interrupts at once.
+
+    Not where torchrun passes signals on: it sends a second one after a terminal's own, and has a way to insist.
+    """
     caught: list[int] = []
 
     def catch(number: int, _: object) -> None:
-        if caught:
+        if caught and not is_launched():
             raise KeyboardInterrupt
         caught.append(number)
 
