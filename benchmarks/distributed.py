@@ -35,13 +35,13 @@ def measure(threads: int, steps: int) -> None:
     shape = (settings.train.batch_size, *SHAPE)
     data = Sequences.of(np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8))
     model = build_model(settings.model, data.shape[2:])
-    if processes.count > 1:
+    if processes.world_size > 1:
         synchronize_batch_norm(model, processes)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    processes.copy_from_main(list(model.state_dict().values()))
+    processes.broadcast(list(model.state_dict().values()))
     step = PlainStep(Objective(model, settings, processes).train(), adam(model, 1e-3, torch.device("cpu")), data)
     batch = settings.train.batch_size
-    x, mask = data.read_batch(np.arange(batch)[processes.part(batch)], torch.float32)
+    x, mask = data.read_batch(np.arange(batch)[processes.own_slice(batch)], torch.float32)
     seconds = []
     for number in range(steps + 2):
         start = time.perf_counter()

@@ -1,8 +1,8 @@
 """several processes that work on one batch: who they are, and sums over them that are differentiable
 
-`torchrun` starts the processes, and each calls `join`. A batch is cut into one slice for each process (`Shard`). What
-belongs to the whole batch (Gram matrices, statistics of batch norm, numbers of frames) is a sum over processes, and
-losses and gradients are averaged over them, so that several processes take the steps that one would take.
+`torchrun` starts the processes, and each calls `join`. A batch is cut into one slice for each process (`BatchSlice`).
+What belongs to the whole batch (Gram matrices, statistics of batch norm, numbers of frames) is a sum over processes,
+and losses and gradients are averaged over them, so that several processes take the steps that one would take.
 """
 
 import atexit
@@ -40,46 +40,46 @@ class Processes:
 
     Example:
         >>> alone = Processes()
-        >>> alone.is_main, alone.part(32), alone.sum(torch.ones(2))
+        >>> alone.is_main, alone.own_slice(32), alone.sum(torch.ones(2))
         (True, slice(0, 32, None), tensor([1., 1.]))
     """
 
     rank: int = 0
-    count: int = 1
+    world_size: int = 1
 
     @property
     def is_main(self) -> bool:
         """Whether this is the process that writes files and shows progress."""
         return self.rank == 0
 
-    def part(self, total: int) -> slice:
+    def own_slice(self, total: int) -> slice:
         """The slice of `total` items that is this process's own; sizes differ by one at most."""
-        edges = [total * rank // self.count for rank in (self.rank, self.rank + 1)]
+        edges = [total * rank // self.world_size for rank in (self.rank, self.rank + 1)]
         return slice(*edges)
 
     def sum(self, x: Tensor) -> Tensor:
         """`x` summed over all processes, differentiable; every process gets the same bits."""
-        if self.count == 1:
+        if self.world_size == 1:
             return x
         total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
         return total
 
     def max(self, x: Tensor) -> Tensor:
         """The largest of all processes' `x`, element by element, without gradient."""
-        return x if self.count == 1 else _reduced(x, dist.ReduceOp.MAX)
+        return x if self.world_size == 1 else _reduced(x, dist.ReduceOp.MAX)
 
     def any(self, condition: bool) -> bool:
         """Whether `condition` is true in some process; asked by all of them at the same time."""
-        return bool(self.sum(torch.tensor(float(condition)))) if self.count > 1 else condition
+        return bool(self.sum(torch.tensor(float(condition)))) if self.world_size > 1 else condition
 
     def agree(self, text: str) -> bool:
         """Whether `text` is the same in all processes; asked by all of them at the same time."""
-        if self.count == 1:
+        if self.world_size == 1:
             return True
         digest = torch.frombuffer(bytearray(sha256(text.encode()).digest()), dtype=torch.uint8).long()
         return bool((self.max(digest) == -self.max(-digest)).all())
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Return when all processes have come here."""
         self.any(False)
 
@@ -87,14 +87,14 @@ class Processes:
     def main_first(self) -> Iterator[None]:
         """A block that the main process runs before the others do: what it puts into a cache they find there."""
         if not self.is_main:
-            self.wait()
+            self.barrier()
         yield
         if self.is_main:
-            self.wait()
+            self.barrier()
 
-    def copy_from_main(self, tensors: Sequence[Tensor]) -> None:
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite `tensors` with those of the main process."""
-        if self.count > 1:
+        if self.world_size > 1:
             with lost_processes():
                 for tensor in tensors:
                     content = tensor.detach().contiguous()  # channels_last is not
@@ -103,11 +103,11 @@ class Processes:
 
 
 @dataclass(frozen=True)
-class Shard:
+class BatchSlice:
     """The sequences of a batch that one process holds.
 
     Example:
-        >>> Shard.of(Processes(), 32).roll(torch.tensor([1, 2, 3]))
+        >>> BatchSlice.of(Processes(), 32).roll(torch.tensor([1, 2, 3]))
         tensor([3, 1, 2])
     """
 
@@ -117,35 +117,35 @@ class Shard:
     total: int  # sequences of the batch
 
     @classmethod
-    def of(cls, processes: Processes, size: int) -> "Shard":
-        """The shard of `size` sequences in this process; every process calls it with its own size."""
-        if processes.count == 1:
+    def of(cls, processes: Processes, size: int) -> "BatchSlice":
+        """The slice of `size` sequences in this process; every process calls it with its own size."""
+        if processes.world_size == 1:
             return WHOLE
-        sizes = torch.zeros(processes.count, dtype=torch.int64)
+        sizes = torch.zeros(processes.world_size, dtype=torch.int64)
         sizes[processes.rank] = size
         sizes = processes.sum(sizes)
         return cls(processes, int(sizes[: processes.rank].sum()), size, int(sizes.sum()))
 
     @property
     def weight(self) -> float:
-        """Of a mean over this shard, so that the average over processes is the mean over the batch."""
-        return self.processes.count * self.size / self.total if self.processes.count > 1 else 1.0
+        """Of a mean over this slice, so that the average over processes is the mean over the batch."""
+        return self.processes.world_size * self.size / self.total if self.processes.world_size > 1 else 1.0
 
     def mean_over_processes(self, x: Tensor) -> Tensor:
         """The mean of `x` over processes."""
-        return x if self.processes.count == 1 else self.processes.sum(x) / self.processes.count
+        return x if self.processes.world_size == 1 else self.processes.sum(x) / self.processes.world_size
 
     def shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """The shape of the whole batch, for that of a shard, (size, ...)."""
-        return (self.total, *shape[1:]) if shape and self.processes.count > 1 else shape
+        """The shape of the whole batch, for that of a slice, (size, ...)."""
+        return (self.total, *shape[1:]) if shape and self.processes.world_size > 1 else shape
 
     def own(self, x: Tensor) -> Tensor:
         """This process's rows of a tensor (total, ...) for the whole batch; a scalar as it is."""
-        return x[self.first : self.first + self.size] if x.ndim and self.processes.count > 1 else x
+        return x[self.first : self.first + self.size] if x.ndim and self.processes.world_size > 1 else x
 
     def gather(self, x: Tensor) -> Tensor:
         """Rows (size, ...) of every process -> (total, ...), differentiable."""
-        if self.processes.count == 1:
+        if self.processes.world_size == 1:
             return x
         before, after = self.first, self.total - self.first - self.size
         padded = torch.cat([x.new_zeros(before, *x.shape[1:]), x, x.new_zeros(after, *x.shape[1:])])
@@ -153,19 +153,19 @@ class Shard:
 
     def roll(self, x: Tensor) -> Tensor:
         """`x.roll(1, dims=0)` of the whole batch: each row (size, ...) gets its predecessor's; differentiable."""
-        if self.processes.count == 1:
+        if self.processes.world_size == 1:
             return x.roll(1, dims=0)
-        rank, count = self.processes.rank, self.processes.count
+        rank, world_size = self.processes.rank, self.processes.world_size
         number = x if x.is_floating_point() else x.int()
-        last = torch.zeros(count, *x.shape[1:], dtype=number.dtype, device=x.device)
-        place = torch.arange(count, device=x.device) == (rank + 1) % count
+        last = torch.zeros(world_size, *x.shape[1:], dtype=number.dtype, device=x.device)
+        place = torch.arange(world_size, device=x.device) == (rank + 1) % world_size
         last = last + place.reshape(-1, *[1] * (x.ndim - 1)).to(number) * number[-1:]
         before = self.processes.sum(last)[rank : rank + 1]
         return torch.cat([before, number[:-1]]).to(x.dtype)
 
 
 ALONE = Processes()
-WHOLE = Shard(ALONE, 0, 1, 1)  # a batch of any size in one process
+WHOLE = BatchSlice(ALONE, 0, 1, 1)  # a batch of any size in one process
 _joined: list[Processes] = []  # of this process, once it has joined others
 
 
@@ -232,9 +232,9 @@ def _reduced(x: Tensor, operation: Any = dist.ReduceOp.SUM) -> Tensor:
 def average_gradients(processes: Processes, weights: Sequence[Tensor]) -> None:
     """Replace the gradients of `weights` by their mean over processes, with one message."""
     gradients = [weight.grad for weight in weights if weight.grad is not None]
-    if processes.count == 1 or not gradients:
+    if processes.world_size == 1 or not gradients:
         return
-    flat = processes.sum(torch.cat([gradient.flatten() for gradient in gradients])) / processes.count
+    flat = processes.sum(torch.cat([gradient.flatten() for gradient in gradients])) / processes.world_size
     sizes = [gradient.numel() for gradient in gradients]
     for gradient, part in zip(gradients, torch.split(flat, sizes), strict=True):
         gradient.copy_(part.view(gradient.shape))

@@ -1,6 +1,6 @@
-"""encoding and decoding shared out over the processes that torchrun started: one leads, the others work for it
+"""encoding and decoding shared out over the processes that torchrun started: one coordinates, the others compute
 
-A command that torchrun starts calls `lead_or_serve` in every process. In the main one it returns, and what is encoded
+A command that torchrun starts calls `start_workers` in every process. In the main one it returns, and what is encoded
 or decoded there by `apply` goes out in chunks, one to each process; the others compute until the main one ends. A chunk
 is computed as it would be in one process, so results are the same to the last bit on processors of one kind with as
 many threads.
@@ -31,16 +31,16 @@ Versions = tuple[tuple[int, int], ...]  # of the tensors of a model
 IDLE = timedelta(days=30)  # that a process waits for work, such as while a classifier is trained
 
 
-class Leader:
+class Coordinator:
     """The main process's side: it sends models and chunks to the others, and receives what they compute.
 
     Args:
         processes: all of them, this one among them.
-        orders: the channel that the others wait at.
+        control: the process group on which the others wait for work.
     """
 
-    def __init__(self, processes: Processes, orders: Any) -> None:
-        self.processes, self.orders = processes, orders
+    def __init__(self, processes: Processes, control: Any) -> None:
+        self.processes, self.control = processes, control
         self.models: WeakKeyDictionary[KoopmanAutoencoder, tuple[int, Versions]] = WeakKeyDictionary()
         self.sent = 0  # models so far
         self.is_busy = False  # whether the others hold chunks whose results have not come back
@@ -49,10 +49,10 @@ class Leader:
         """See `apply`."""
         number = self._send_model(model)
         remaining = iter(chunks)
-        while turn := list(islice(remaining, self.processes.count)):
+        while turn := list(islice(remaining, self.processes.world_size)):
             self.is_busy = True
             for rank, chunk in enumerate(turn[1:], 1):
-                _send(rank, {"do": network, "model": number}, chunk, self.orders)
+                _send(rank, {"do": network, "model": number}, chunk, self.control)
             own = getattr(model, network)(*turn[0])
             # All of them before the first is given away: whoever takes them may stop at any.
             results = [own, *(_receive(rank)[1][0].to(own.device) for rank in range(1, len(turn)))]
@@ -69,7 +69,7 @@ class Leader:
             self.models[model] = number, versions
             assert model.architecture is not None
             settings, frame = model.architecture
-            order = {
+            request = {
                 "do": "load",
                 "model": number,
                 "settings": settings.model_dump(),
@@ -79,8 +79,8 @@ class Leader:
                 "kept": [kept for kept, _ in self.models.values()],
             }
             self.is_busy = True
-            for rank in range(1, self.processes.count):
-                _send(rank, order, list(tensors.values()), self.orders)
+            for rank in range(1, self.processes.world_size):
+                _send(rank, request, list(tensors.values()), self.control)
             self.is_busy = False
         return number
 
@@ -90,31 +90,31 @@ class Leader:
             leave()
             return
         with suppress(LostProcessError):
-            for rank in range(1, self.processes.count):
-                _send(rank, {"do": "end"}, [], self.orders)
+            for rank in range(1, self.processes.world_size):
+                _send(rank, {"do": "end"}, [], self.control)
 
 
-_leaders: list[Leader] = []  # of this process, while others work for it
+_coordinators: list[Coordinator] = []  # of this process, while others work for it
 
 
-def lead_or_serve() -> bool:
+def start_workers() -> bool:
     """Whether this is the main process, for which the others work; in those it returns once that has ended."""
     processes = join()
-    if processes.count == 1:
+    if processes.world_size == 1:
         return True
     with lost_processes():
-        orders = dist.new_group(backend="gloo", timeout=IDLE)
+        control = dist.new_group(backend="gloo", timeout=IDLE)
     if not processes.is_main:
-        _serve(orders)
+        _serve(control)
         return False
-    _leaders.append(Leader(processes, orders))
+    _coordinators.append(Coordinator(processes, control))
     atexit.register(_end)
     return True
 
 
 def _end() -> None:
-    while _leaders:
-        _leaders.pop().end()
+    while _coordinators:
+        _coordinators.pop().end()
 
 
 @torch.no_grad()  # as a decorator, for a `with` would switch gradients off for the caller between chunks
@@ -132,30 +132,30 @@ def apply(model: KoopmanAutoencoder, network: Network, chunks: Iterable[Sequence
         [torch.Size([2, 10, 6]), torch.Size([1, 10, 6])]
     """
     given = ([tensor for tensor in chunk if tensor is not None] for chunk in chunks)
-    if _leaders and model.architecture is not None:
-        yield from _leaders[0].apply(model, network, given)
+    if _coordinators and model.architecture is not None:
+        yield from _coordinators[0].apply(model, network, given)
     else:
         yield from (getattr(model, network)(*chunk) for chunk in given)
 
 
 @torch.no_grad()
-def _serve(orders: Any) -> None:
+def _serve(control: Any) -> None:
     """Load models, encode and decode as the main process asks, until it has ended."""
     models = dict[int, KoopmanAutoencoder]()
     while True:
-        order, tensors = _receive(0, orders)
-        if order["do"] == "end":
+        request, tensors = _receive(0, control)
+        if request["do"] == "end":
             return
-        if order["do"] == "load":
-            model = accelerate(build_model(ModelSettings.model_validate(order["settings"]), order["frame"]))
-            weights = dict(zip(order["names"], tensors, strict=True))
+        if request["do"] == "load":
+            model = accelerate(build_model(ModelSettings.model_validate(request["settings"]), request["frame"]))
+            weights = dict(zip(request["names"], tensors, strict=True))
             model.load_state_dict(weights, assign=True)  # in the dtype that each has
-            models = {number: models[number] for number in order["kept"] if number in models}
-            models[order["model"]] = model.to(_own_device(order["device"])).eval()
+            models = {number: models[number] for number in request["kept"] if number in models}
+            models[request["model"]] = model.to(_own_device(request["device"])).eval()
         else:
-            model = models[order["model"]]
+            model = models[request["model"]]
             device = next(model.parameters()).device
-            result = getattr(model, order["do"])(*(tensor.to(device) for tensor in tensors))
+            result = getattr(model, request["do"])(*(tensor.to(device) for tensor in tensors))
             _send(0, {}, [result])
 
 
@@ -168,10 +168,10 @@ def _own_device(kind: str) -> torch.device:
     return torch.device(kind, int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
 
 
-def _send(rank: int, order: dict[str, Any], tensors: Sequence[Tensor], group: Any = None) -> None:
-    """An order as JSON, and tensors by way of the CPU."""
+def _send(rank: int, request: dict[str, Any], tensors: Sequence[Tensor], group: Any = None) -> None:
+    """An request as JSON, and tensors by way of the CPU."""
     facts = [{"shape": list(tensor.shape), "dtype": str(tensor.dtype)} for tensor in tensors]
-    text = torch.frombuffer(bytearray(json.dumps(order | {"tensors": facts}).encode()), dtype=torch.uint8)
+    text = torch.frombuffer(bytearray(json.dumps(request | {"tensors": facts}).encode()), dtype=torch.uint8)
     with lost_processes():
         dist.send(torch.tensor([len(text)]), rank, group=group)
         dist.send(text, rank, group=group)
@@ -187,9 +187,9 @@ def _receive(rank: int, group: Any = None) -> tuple[dict[str, Any], list[Tensor]
         dist.recv(size, rank, group=group)
         text = torch.zeros(int(size), dtype=torch.uint8)
         dist.recv(text, rank, group=group)
-        order = json.loads(bytes(text.tolist()))
-        for fact in order.pop("tensors"):
+        request = json.loads(bytes(text.tolist()))
+        for fact in request.pop("tensors"):
             content = torch.zeros(fact["shape"], dtype=getattr(torch, fact["dtype"].removeprefix("torch.")))
             dist.recv(content.reshape(-1).view(torch.uint8), rank, group=group)
             tensors.append(content)
-    return order, tensors
+    return request, tensors

@@ -26,7 +26,7 @@ from diskoop.data.splits import split_in_order
 from diskoop.distributed import join
 from diskoop.losses import Errors
 from diskoop.models.autoencoder import KoopmanAutoencoder
-from diskoop.parallel import apply, lead_or_serve
+from diskoop.parallel import apply, start_workers
 from diskoop.run import load
 from diskoop.run_folder import RunFolder
 from diskoop.settings import DataSettings, Settings, parse_overrides
@@ -102,7 +102,7 @@ def record_captured(case: str, captured: bool = True) -> dict[str, NDArray[Any]]
     """Losses and weights of a few steps with a validation between them, by stages as on CUDA or by plain steps."""
     trainer = Trainer(Settings.of(CASES[case]), RunFolder(Path("none")), Quiet())
     if captured:
-        own = trainer.batch_size // trainer.processes.count
+        own = trainer.batch_size // trainer.processes.world_size
         trainer.step = CapturedStep(trainer.objective, trainer.optimizer, trainer.train_set, own)
     outputs: list[StepOutput] = []
     for step in range(STEPS):
@@ -208,10 +208,10 @@ def main(words: list[str]) -> None:
         sys.argv = ["diskoop", *words[2:]]
         app.main()
     elif words[:1] == ["edit"]:
-        if lead_or_serve():
+        if start_workers():
             save_file(record_edits(words[1]), "edits.safetensors")
     elif words[:1] == ["break off"]:
-        if lead_or_serve():
+        if start_workers():
             break_off(words[1])
     else:
         record_cases(words or list(CASES))
@@ -223,7 +223,7 @@ def disturb_last(number: int, place: str) -> None:
     is_due = False
 
     def disturb(here: str) -> None:
-        if is_due and here == place and processes.rank == processes.count - 1:
+        if is_due and here == place and processes.rank == processes.world_size - 1:
             os.kill(os.getpid(), number)
 
     def disturbed(trainer: Trainer, batch: Batch) -> Iterable[StepOutput]:
@@ -237,7 +237,7 @@ def disturb_last(number: int, place: str) -> None:
         return errors(objective, *arguments, **options)
 
     Trainer._train_step = disturbed  # type: ignore[assignment, method-assign]
-    Objective.errors = disturbed_errors  # type: ignore[method-assign]
+    Objective.errors = disturbed_errors  # type: ignore[assignment, method-assign]
 
 
 def break_off(run_path: str) -> None:
@@ -274,7 +274,7 @@ def record_cases(cases: Sequence[str]) -> None:
         found = record_steps(case)
         if processes.is_main:
             save_file(found, f"{case}.safetensors")
-    for case in set(cases).intersection(CAPTURED):
+    for case in (case for case in CAPTURED if case in cases):
         found = record_captured(case)
         if processes.is_main:
             save_file(found, f"captured {case}.safetensors")

@@ -43,7 +43,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     known = dict(DATA_SETS)
     register_sets()
     cases = [case for case in CASES if case != "three processes"]
-    assert [code for code, _ in end(start_processes(PROCESSES, *cases, count=2, cwd=folder))] == [0, 0]
+    ended = end(start_processes(PROCESSES, *cases, count=2, cwd=folder))
+    assert [code for code, _ in ended] == [0, 0], ended
     yield folder
     DATA_SETS.clear()
     DATA_SETS.update(known)

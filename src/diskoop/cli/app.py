@@ -73,9 +73,9 @@ def common(
             f"torchrun starts {', '.join(('train', *SHARED))}, got `diskoop {context.invoked_subcommand}`; start that "
             "without it"
         )
-    from diskoop.parallel import lead_or_serve
+    from diskoop.parallel import start_workers
 
-    if not lead_or_serve():
+    if not start_workers():
         raise typer.Exit
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diskoop.data.sequences import Sequences
-from diskoop.distributed import Shard, average_gradients
+from diskoop.distributed import BatchSlice, average_gradients
 from diskoop.errors import InputError
 from diskoop.kernels.availability import kernels_run
 from diskoop.losses import Errors, Extra, LossTerm, Penalties, weighted_sum
@@ -90,8 +90,8 @@ class CapturedStep:
             None if data.mask is None else torch.ones(batch_size, data.shape[1], dtype=torch.bool, device=self.device)
         )
         self.processes = objective.processes
-        self.shard = Shard.of(self.processes, batch_size)
-        self.draws = BufferedTensors(self.shard)
+        self.batch_slice = BatchSlice.of(self.processes, batch_size)
+        self.draws = BufferedTensors(self.batch_slice)
         count = len(objective.terms) + 1
         self.outgoing = HostDeviceBuffer.zeros([5 * k * k + count], self.device)
         # Sums of pairs (past, cross), C and the inverse of its system, the second moment, the losses and the norm.
@@ -123,7 +123,7 @@ class CapturedStep:
         return self._run(generator)
 
     def _run(self, generator: torch.Generator) -> list[StepOutput]:
-        self.objective.shard = self.shard  # a validation has others
+        self.objective.batch_slice = self.batch_slice  # a validation has others
         self.draws.refill(generator)
         self.stages["encode"]()
         with single_threaded() if self.on_cuda else nullcontext():
@@ -199,7 +199,7 @@ class CapturedStep:
         with full_precision(self.z):
             self.pairs = self.processes.sum(torch.stack(pair_sums(self.z, self.mask)))
             if self.has_noise:
-                total = None if self.processes.count == 1 else self.processes.sum
+                total = None if self.processes.world_size == 1 else self.processes.sum
                 self.moment.device.copy_(second_moment(self.z, self.mask, total))
         self.sums.device.copy_(self.pairs.detach())
         if self.solves_on_device:
@@ -239,7 +239,7 @@ class CapturedStep:
         self.optimizer.step()
         losses = [*(self.values[term.name] for term in self.objective.terms), norm]
         own = torch.stack([value.detach().double() for value in losses])
-        self.losses.device.copy_(self.shard.mean_over_processes(own))
+        self.losses.device.copy_(self.batch_slice.mean_over_processes(own))
         if not self.on_cuda:
             self.optimizer.zero_grad()
 
@@ -320,7 +320,7 @@ class CapturedStep:
             delattr(self, name)
         self.draws.refill(torch.Generator(self.device))
         # NCCL has a thread of its own, whose calls must not count as part of what is captured.
-        mode = "global" if self.processes.count == 1 else "thread_local"
+        mode = "global" if self.processes.world_size == 1 else "thread_local"
         for name, stage in list(self.stages.items()):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=mode):
@@ -396,8 +396,8 @@ class BufferedTensors:
     They are drawn for the whole batch, of which every process takes its own rows.
     """
 
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
+    def __init__(self, batch_slice: BatchSlice) -> None:
+        self.batch_slice = batch_slice
         self.buffers: list[tuple[Callable[..., Tensor], Tensor]] = []
         self.position = 0  # of the next request
 
@@ -409,10 +409,10 @@ class BufferedTensors:
 
     def _buffer(self, fill: Callable[..., Tensor], shape: Sequence[int], like: Tensor) -> Tensor:
         if self.position == len(self.buffers):
-            empty = torch.empty(self.shard.shape(shape), device=like.device, dtype=like.dtype)
+            empty = torch.empty(self.batch_slice.shape(shape), device=like.device, dtype=like.dtype)
             self.buffers.append((fill, fill(empty, generator=self.generator)))
         self.position += 1
-        return self.shard.own(self.buffers[self.position - 1][1])
+        return self.batch_slice.own(self.buffers[self.position - 1][1])
 
     def refill(self, generator: torch.Generator) -> None:
         """Draw all buffers anew from `generator`, in the order of the first requests, which is that of a plain step."""

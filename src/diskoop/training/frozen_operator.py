@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from diskoop.data.sequences import Sequences
-from diskoop.distributed import ALONE, Processes, Shard
+from diskoop.distributed import ALONE, BatchSlice, Processes
 from diskoop.errors import counted
 from diskoop.models.autoencoder import KoopmanAutoencoder
 from diskoop.numerics.operator import Operator, SnapshotQR
@@ -31,10 +31,10 @@ def fit_frozen_operator(
         processes: that read a part of `data` each; all get the same operator.
     """
     model.eval()
-    if len(data) < processes.count:  # then each reads all of it
+    if len(data) < processes.world_size:  # then each reads all of it
         processes = ALONE
     snapshots = None
-    own = np.arange(len(data))[processes.part(len(data))]
+    own = np.arange(len(data))[processes.own_slice(len(data))]
     for indices in np.array_split(own, math.ceil(len(own) / batch_size)):
         x, mask = data.batch(indices, next(model.parameters()))
         part = SnapshotQR.of(model.encode(x, mask)[..., model.pooled :], mask)
@@ -46,10 +46,10 @@ def fit_frozen_operator(
 
 def _merged(snapshots: SnapshotQR, processes: Processes) -> SnapshotQR:
     """The factor of all processes' snapshots, merged in the order of processes."""
-    if processes.count == 1:
+    if processes.world_size == 1:
         return snapshots
-    shard, width = Shard.of(processes, 1), snapshots.R.shape[1]
+    batch_slice, width = BatchSlice.of(processes, 1), snapshots.R.shape[1]
     square = functional.pad(snapshots.R, (0, 0, 0, width - len(snapshots.R)))  # zero rows change nothing
     facts = torch.tensor([[snapshots.eps, snapshots.sequences, snapshots.steps]], dtype=torch.float64)
-    parts = zip(shard.gather(square.unsqueeze(0)), shard.gather(facts).tolist(), strict=True)
+    parts = zip(batch_slice.gather(square.unsqueeze(0)), batch_slice.gather(facts).tolist(), strict=True)
     return reduce(add, [SnapshotQR(R, eps, int(count), int(steps)) for R, (eps, count, steps) in parts])

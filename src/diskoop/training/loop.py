@@ -102,7 +102,7 @@ def train(
         source.require_finished()
         load_weights(trainer.model, read_tensors(source.model, "model")[0], source.model)
     with _catch_stop_signals() as caught:
-        processes.wait()  # all have seen that the folder is free
+        processes.barrier()  # all have seen that the folder is free
         if processes.is_main:
             with atomic_folder(path) as temporary:  # a folder that exists can be resumed
                 settings.save(RunFolder(temporary).settings)
@@ -177,7 +177,7 @@ def _restore_changed(
         raise InputError(
             f"{str(folder.path)!r} has {trainer.state.step} steps behind it already, got a budget of {trainer.total}"
         )
-    trainer.processes.wait()  # all have read the checkpoint
+    trainer.processes.barrier()  # all have read the checkpoint
     if trainer.processes.is_main:
         trainer.settings.save(folder.settings)
         trainer.save()
@@ -219,7 +219,7 @@ class Trainer:
             torch.manual_seed(settings.train.seed)
             require_memory(settings.model, self.train_set.shape[2:])
             self.model = build_model(settings.model, self.train_set.shape[2:])
-        if self.processes.count == 1:
+        if self.processes.world_size == 1:
             self.model = accelerate(self.model)
         else:
             synchronize_batch_norm(self.model, self.processes)
@@ -227,7 +227,7 @@ class Trainer:
             start_from_pca(self.model, self.fitting_set)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
         self.model.to(self.device, weights_dtype(settings.train))
-        self.processes.copy_from_main(list(self.model.state_dict().values()))
+        self.processes.broadcast(list(self.model.state_dict().values()))
         self.objective = Objective(self.model, settings, self.processes)
         self.steps_per_epoch = len(self.train_set) // self.batch_size
         self.optimizer = adam(self.model, settings.train.lr, self.device)
@@ -235,7 +235,7 @@ class Trainer:
         self._orders: dict[int, NDArray[np.int64]] = {}  # epoch -> its permutation of the training set
         self.num_recorded = 0  # steps whose losses are known; a captured step lags one behind
         self.saved_at, self.save_seconds = -math.inf, 0.0  # time and duration of the last checkpoint
-        self.state = State(0, 0.0, 0.0, {}, [], threads=torch.get_num_threads(), processes=self.processes.count)
+        self.state = State(0, 0.0, 0.0, {}, [], threads=torch.get_num_threads(), processes=self.processes.world_size)
         self.best_weights: dict[str, Tensor] = {}  # of the smallest validation loss, where settings keep them
         is_logged = settings.train.tensorboard and self.processes.is_main
         self.log_row = tensorboard(folder) if is_logged else lambda row: None
@@ -254,7 +254,7 @@ class Trainer:
 
     def _require_shareable(self) -> None:
         """Raise an InputError where several processes cannot share this training."""
-        count, model = self.processes.count, self.settings.model
+        count, model = self.processes.world_size, self.settings.model
         if count == 1:
             return
         if self.batch_size % count:
@@ -335,7 +335,7 @@ class Trainer:
         shape = tuple(self.train_set.shape[1:])
         precision = "" if self.identity["precision"] == "32" else f" in {PRECISION_NAMES[self.identity['precision']]}"
         count = counted(len(self.train_set), "sequence")
-        shared = "" if self.processes.count == 1 else f", {self.processes.count} processes"
+        shared = "" if self.processes.world_size == 1 else f", {self.processes.world_size} processes"
         log(f"{self.train_set.name}: {count} of shape {shape} on {self.device}{precision}{shared}")
         for note in self.train_set.notes:
             log(note)
@@ -344,7 +344,7 @@ class Trainer:
         if options.patience and self.val_set is None:
             log("nothing validates, so training runs to its last step whatever train.patience says")
         before, self.state.threads = self.state.threads, torch.get_num_threads()
-        others, self.state.processes = self.state.processes, self.processes.count
+        others, self.state.processes = self.state.processes, self.processes.world_size
         if not self.is_done:
             differs = "so the result may differ in its last bits from that of an uninterrupted run"
             if before is not None and before != self.state.threads and self.device.type == "cpu":
@@ -352,8 +352,8 @@ class Trainer:
                     f"trained with {counted(before, 'thread')} so far and with {self.state.threads} from here, "
                     f"{differs}; OMP_NUM_THREADS={before} goes on exactly"
                 )
-            if others != self.processes.count:
-                log(f"number of processes: {others} so far and {self.processes.count} from here, {differs}")
+            if others != self.processes.world_size:
+                log(f"number of processes: {others} so far and {self.processes.world_size} from here, {differs}")
             log(f"{counted(self.total - self.state.step, 'step')} to go: {self.estimate_cost()}")
         try:
             with self.reporter.open(self.total, self.state.step, options.epochs) as bar:
@@ -385,7 +385,7 @@ class Trainer:
         if self.processes.is_main:
             save_operator(self.folder, operator, self.model)
             save_model(self.folder, self.model, self.settings, train_set.shape[2:], train_set.units, self.state.step)
-        self.processes.wait()  # whoever goes on finds the files
+        self.processes.barrier()  # whoever goes on finds the files
         seconds, waited = (sum(row[key] for row in self.state.history) for key in ("seconds", "waited"))
         fraction = f"{waited / seconds:.1%} of it waiting for data"
         log(f"trained in {format_duration(seconds)}, {fraction}; the run is in {self.folder.path}")
@@ -397,7 +397,7 @@ class Trainer:
         num_val = 0 if self.val_set is None else len(self.val_set)
         validation = num_val / self.batch_size * steps / self.interval / 3
         weight = next(self.model.parameters())
-        own = np.arange(self.batch_size)[self.processes.part(self.batch_size)]
+        own = np.arange(self.batch_size)[self.processes.own_slice(self.batch_size)]
         batch = self.train_set.read_batch(own, weight.dtype)
         self.objective.train()
         if isinstance(self.step, CapturedStep):
@@ -412,7 +412,7 @@ class Trainer:
 
     def _objective_alone(self) -> Objective:
         """The objective, or where there are several processes a copy that waits for none of them."""
-        if self.processes.count == 1:
+        if self.processes.world_size == 1:
             return self.objective
         alone = copy.deepcopy(self.objective)
         for module in alone.modules():
@@ -423,7 +423,7 @@ class Trainer:
     def _make_step(self) -> Step:
         """A captured step on CUDA where possible, else a plain one."""
         if self.device.type == "cuda" and capture_obstacle(self.settings, self.train_set) is None:
-            own = self.batch_size // self.processes.count
+            own = self.batch_size // self.processes.world_size
             return CapturedStep(self.objective, self.optimizer, self.train_set, own)
         return PlainStep(self.objective, self.optimizer, self.train_set)
 
@@ -444,7 +444,7 @@ class Trainer:
             if self.processes.any(bool(caught)):
                 finish_steps()
                 self._save_from_main()
-                self.processes.wait()  # torchrun ends all of them when one has ended
+                self.processes.barrier()  # torchrun ends all of them when one has ended
                 raise self._interrupted()
             state.waited += batch.waited
             batch = self._as_slice(batch)
@@ -474,7 +474,7 @@ class Trainer:
         """The sequences of the steps from `first` to before `last` that are this process's own."""
         for step in range(first, last):
             batch = self._whole_batch(step)
-            yield batch[self.processes.part(len(batch))]
+            yield batch[self.processes.own_slice(len(batch))]
 
     def _whole_batch(self, step: int) -> NDArray[np.int64]:
         """The sequences of a step, of all processes; every epoch has an order of its own."""
@@ -487,7 +487,7 @@ class Trainer:
 
     def _as_slice(self, batch: Batch) -> Batch:
         """The batch of this step, padded as the whole batch of all processes is."""
-        if self.processes.count == 1:
+        if self.processes.world_size == 1:
             return batch
         lengths = self.train_set.lengths[self._whole_batch(self.state.step)]
         is_padded = (lengths != lengths.max()).any()
@@ -573,12 +573,12 @@ class Trainer:
 
     def _sharers(self, batch: NDArray[np.int64]) -> Processes:
         """The processes that share a validation batch: this one alone where there are more of them than sequences."""
-        return self.processes if len(batch) >= self.processes.count else ALONE
+        return self.processes if len(batch) >= self.processes.world_size else ALONE
 
     def _validation_batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
         """This process's own sequences of a validation batch and their mask, on the device."""
         assert self.val_set is not None
-        own, lengths = indices[self._sharers(indices).part(len(indices))], self.val_set.lengths[indices]
+        own, lengths = indices[self._sharers(indices).own_slice(len(indices))], self.val_set.lengths[indices]
         x, mask = self.val_set.batch(own, next(self.model.parameters()))
         if len(own) == len(indices) or (lengths == lengths.max()).all():
             return x, mask

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from diskoop.distributed import ALONE, WHOLE, Processes, Shard
+from diskoop.distributed import ALONE, WHOLE, BatchSlice, Processes
 from diskoop.kernels.layers import can_sum_errors, decode_jointly, squared_error_sums
 from diskoop.losses import Errors, Extra, LossTerm, Penalties, active_terms, weighted_sum
 from diskoop.models.autoencoder import KoopmanAutoencoder
@@ -37,16 +37,16 @@ class RandomTensors(Protocol):
 class GeneratorTensors:
     """Random numbers straight from a generator: for the whole batch, of which every process takes its own rows."""
 
-    def __init__(self, generator: torch.Generator, shard: Shard) -> None:
-        self.generator, self.shard = generator, shard
+    def __init__(self, generator: torch.Generator, batch_slice: BatchSlice) -> None:
+        self.generator, self.batch_slice = generator, batch_slice
 
     def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        whole = self.shard.shape(shape)
-        return self.shard.own(torch.rand(whole, generator=self.generator, device=like.device, dtype=like.dtype))
+        whole = self.batch_slice.shape(shape)
+        return self.batch_slice.own(torch.rand(whole, generator=self.generator, device=like.device, dtype=like.dtype))
 
     def normal(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        whole = self.shard.shape(shape)
-        return self.shard.own(torch.randn(whole, generator=self.generator, device=like.device, dtype=like.dtype))
+        whole = self.batch_slice.shape(shape)
+        return self.batch_slice.own(torch.randn(whole, generator=self.generator, device=like.device, dtype=like.dtype))
 
 
 class ObjectiveOutput(NamedTuple):
@@ -109,10 +109,10 @@ class BatchForward:
         return self.objective.distance(a, b, mask)
 
     def roll(self, x: Tensor) -> Tensor:
-        return self.objective.shard.roll(x)
+        return self.objective.batch_slice.roll(x)
 
     def gather(self, x: Tensor) -> Tensor:
-        return self.objective.shard.gather(x)
+        return self.objective.batch_slice.gather(x)
 
 
 class Objective(nn.Module):
@@ -130,7 +130,7 @@ class Objective(nn.Module):
         self.model = model
         self.settings = settings
         self.processes = processes
-        self.shard = WHOLE  # of the batch at hand
+        self.batch_slice = WHOLE  # of the batch at hand
         self.terms: list[LossTerm] = active_terms(settings.loss)
 
     def forward(self, x: Tensor, mask: Tensor | None, generator: torch.Generator) -> ObjectiveOutput:
@@ -141,12 +141,12 @@ class Objective(nn.Module):
             mask: which frames exist, (batch, time); None: all.
             generator: of all random numbers.
         """
-        self.shard = Shard.of(self.processes, len(x))
-        draws = GeneratorTensors(generator, self.shard)
+        self.batch_slice = BatchSlice.of(self.processes, len(x))
+        draws = GeneratorTensors(generator, self.batch_slice)
         if self.training and self.settings.train.augment is True:
             x = shift_clips(x, draws.uniform((len(x), 2), x))
         z = self.latents(x, mask, draws)
-        total = None if self.processes.count == 1 else self.processes.sum
+        total = None if self.processes.world_size == 1 else self.processes.sum
         operator = self.model.fit_operator(z, mask, total)
         spectral = self.spectral(operator.matrix)
         split = self.split(operator.matrix) if self.needs_split else None
@@ -155,7 +155,7 @@ class Objective(nn.Module):
             noise_root = split.noise_root(second_moment(z, mask, total))
         errors = self.errors(z, self.model.predict(z, operator), x, mask, draws, noise_root)
         # Operators of single sequences are this process's own; one for the batch is the same in all of them.
-        weight = self.shard.weight if operator.matrix.ndim == 3 else 1.0
+        weight = self.batch_slice.weight if operator.matrix.ndim == 3 else 1.0
         penalties = Penalties(*((weight * penalty).to(errors[0]) for penalty in (spectral.static, spectral.dynamic)))
         extras: dict[Extra, Any] = {"errors": errors, "penalties": penalties}
         if split is not None:
@@ -250,8 +250,8 @@ class Objective(nn.Module):
         """Squared distance of (batch, time, ...) over the frames that exist, with `loss.reduction`."""
         squares = (a.float() - b.float() if a.dtype == torch.bfloat16 else a - b).square()
         if mask is None:
-            return squares.sum() / (self._divisor(a) / self.shard.weight)
-        frames = self.shard.mean_over_processes(mask.sum())
+            return squares.sum() / (self._divisor(a) / self.batch_slice.weight)
+        frames = self.batch_slice.mean_over_processes(mask.sum())
         return torch.where(mask, squares.flatten(2).sum(-1), 0.0).sum() / (frames * self._divisor(a[:1, :1]))
 
     def _divisor(self, x: Tensor) -> int:

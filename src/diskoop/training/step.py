@@ -87,7 +87,7 @@ class PlainStep:
 @contextmanager
 def _buffers_kept(objective: Objective) -> Iterator[None]:
     """Undo what a forward pass did to running statistics where another process is lost before the step is done."""
-    if objective.processes.count == 1:
+    if objective.processes.world_size == 1:
         yield
         return
     norms = [module for module in objective.modules() if isinstance(module, SynchronizedBatchNorm2d)]
@@ -104,9 +104,9 @@ def _buffers_kept(objective: Objective) -> Iterator[None]:
 def average_terms(processes: Processes, output: ObjectiveOutput) -> dict[str, float]:
     """All values of an objective by name, averaged over processes."""
     values = output.as_dict()
-    if processes.count == 1:
+    if processes.world_size == 1:
         return {name: value.item() for name, value in values.items()}
-    means = processes.sum(torch.stack([value.detach().double() for value in values.values()])) / processes.count
+    means = processes.sum(torch.stack([value.detach().double() for value in values.values()])) / processes.world_size
     return dict(zip(values, means.tolist(), strict=True))
 
 
