@@ -31,7 +31,7 @@ SIGNAL = Settings.of(
 
 @pytest.fixture
 def smoothness() -> Iterator[None]:
-    """A term of one's own, weighed by loss.cycle: latents that differ from frame to frame."""
+    """A term of one's own, weighted by loss.cycle: latents that differ from frame to frame."""
 
     @loss_term("smooth", weight="cycle", uses=("static",), display_name="smooth")
     def smooth(forward: Forward) -> torch.Tensor:
@@ -71,7 +71,7 @@ def test_a_name_stands_once() -> None:
         loss_term("rec", weight="rec")(lambda forward: forward.z)
     with pytest.raises(ValueError, match=r"loss\.rec is declared already"):
         loss_weight("rec", 1.0, "")
-    with pytest.raises(ValueError, match=r"weighed by loss\.nothing, which is not declared"):
+    with pytest.raises(ValueError, match=r"weighted by loss\.nothing, which is not declared"):
         loss_term("new", weight="nothing")(lambda forward: forward.z)
 
 

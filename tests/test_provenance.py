@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from diskoop import provenance
-from diskoop.provenance import Origin, commit, nearest_preset
+from diskoop.provenance import Origin, code_checksum, commit, nearest_preset
 from diskoop.settings import Settings, presets
 
 ROOT = Path(__file__).parents[1]
@@ -24,8 +24,10 @@ ORIGINAL_COMMIT_FILE = provenance.COMMIT_FILE
 def forgetful() -> Iterator[None]:
     """What one test found out about the commit is nothing to the next."""
     commit.cache_clear()
+    code_checksum.cache_clear()
     yield
     commit.cache_clear()
+    code_checksum.cache_clear()
 
 
 def git(folder: Path, *words: str) -> str:
@@ -69,6 +71,21 @@ def test_this_checkout_knows_its_commit() -> None:
 def test_a_checkout_as_committed(checkout: Path) -> None:
     assert commit() == head(checkout)
     assert len(commit()) == 12
+
+
+def test_the_checksum_of_the_code_tells_uncommitted_changes_apart(checkout: Path) -> None:
+    """A + says that files have changed, not which way."""
+    module, checksums, commits = checkout / "src" / "diskoop" / "provenance.py", set(), set()
+    for text in ("", "a = 1", "a = 2", ""):
+        module.write_text(text)
+        code_checksum.cache_clear()
+        commit.cache_clear()
+        checksums.add(code_checksum())
+        commits.add(commit())
+    assert (len(checksums), len(commits)) == (3, 2)
+    (checkout / "src" / "diskoop" / "README.md").write_text("words change no figure")
+    code_checksum.cache_clear()
+    assert code_checksum() in checksums
 
 
 def test_a_plus_where_the_package_differs(checkout: Path) -> None:

@@ -140,7 +140,7 @@ def loss_term(
         term = LossTerm(name, compute, weight or name, inner_weight, uses, optional, display_name)
         for setting in (term.weight, term.inner_weight):
             if setting is not None and setting not in LOSS_WEIGHTS:
-                raise ValueError(f"the loss term {name!r} is weighed by loss.{setting}, which is not declared")
+                raise ValueError(f"the loss term {name!r} is weighted by loss.{setting}, which is not declared")
         LOSS_TERMS[name] = term
         return compute
 

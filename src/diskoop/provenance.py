@@ -1,5 +1,6 @@
 """the origin of a result: commit of the code, nearest preset, seed, command"""
 
+import hashlib
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +38,17 @@ def commit() -> str:
         return _git("rev-parse", "--short=12", "HEAD") + changed
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+@cache
+def code_checksum() -> str:
+    """A checksum of the source files of the package, which tells uncommitted changes apart too."""
+    checksum = hashlib.sha256()
+    for module in sorted(PACKAGE.rglob("*.py")):
+        content = module.read_bytes()
+        checksum.update(f"{module.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
+        checksum.update(content)
+    return checksum.hexdigest()
 
 
 def _git(*arguments: str) -> str:

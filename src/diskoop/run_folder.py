@@ -194,6 +194,7 @@ def load_model(folder: RunFolder, settings: Settings) -> tuple[KoopmanAutoencode
 
 
 def save_operator(folder: RunFolder, operator: Operator, model: torch.nn.Module) -> None:
+    """Write the frozen operator (k, k), and which `model` made the latents that it was fitted to."""
     tensors = {"matrix": operator.matrix, "rank": operator.rank, "condition": operator.condition}
     record = {
         "sequences": operator.sequences,

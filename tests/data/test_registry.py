@@ -47,6 +47,12 @@ def test_options_that_are_no_settings_are_named() -> None:
     assert "noise" not in DATA_SETS
 
 
+def test_a_name_is_registered_once(noise: None) -> None:
+    with pytest.raises(ValueError, match="there is a data set 'noise' already"):
+        register_data_set("noise", load_noise)
+    assert DATA_SETS["noise"].options == ("val_fraction",)
+
+
 @pytest.mark.parametrize(("limit", "count"), [(None, 12), (5, 5), (12, 12), (100, 12)])
 def test_a_limit_counts_for_the_training_split_alone(noise: None, limit: int | None, count: int) -> None:
     settings = DataSettings(name="noise", limit=limit, val_fraction=0.25)

@@ -125,6 +125,8 @@ def test_a_new_metric_is_one_function_and_one_registration(monkeypatch: pytest.M
     def measure_size(run: Run, context: EvalContext) -> Outcome:
         return Outcome({Key("size", "mean"): single_value(3)})
 
+    with pytest.raises(ValueError, match="there is a metric 'size' already"):
+        metric("size")(measure_size)
     added = registry.METRICS["size"]
     clips = linear_set(1, seed=0)
     assert added.applies(EvalContext(clips, clips))

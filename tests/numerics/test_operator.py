@@ -292,7 +292,7 @@ def test_a_latent_that_is_always_zero_has_no_part(generator: torch.Generator) ->
 def test_advance_and_roll_are_powers(operator: Tensor, generator: torch.Generator) -> None:
     z = trajectories(operator, batch=4, time=10, generator=generator)
     fitted = fit_operator(trajectories(operator, 20, 6, generator))
-    assert torch.allclose(fitted.roll(z[:, 0], steps=9), z[:, 1:], atol=1e-8)
+    assert torch.allclose(fitted.rollout(z[:, 0], steps=9), z[:, 1:], atol=1e-8)
     assert torch.allclose(fitted.advance(z[:, :7], steps=3), z[:, 3:], atol=1e-8)
     assert torch.equal(fitted.advance(z, steps=0), z)
 
@@ -413,7 +413,7 @@ def test_impossible_masks_and_numbers_are_named(operator: Tensor) -> None:
         with pytest.raises(InputError, match=f"a ridge of 0, or at least 1e-12 .*got {ridge}"):
             fit_operator(z, ridge=ridge)
     with pytest.raises(InputError, match="steps >= 1, got 0"):
-        fit_operator(z).roll(z[:, 0], 0)
+        fit_operator(z).rollout(z[:, 0], 0)
 
 
 @pytest.mark.parametrize("ridge", [1e-6, 0.3])

@@ -253,7 +253,7 @@ class Decomposition:
                 raise InputError(f"expected observed from 1 to {shortest}, the shortest sequence, got {observed}")
             lengths = torch.full_like(lengths, observed)
         rows, time = torch.arange(len(self), device=self.z.device), int(lengths.max())
-        future = self.operator.roll(self.z[rows, lengths - 1], steps)
+        future = self.operator.rollout(self.z[rows, lengths - 1], steps)
         z = torch.cat([self.z[:, :time], torch.zeros_like(future)], 1)
         frame = lengths.unsqueeze(1) + torch.arange(steps, device=self.z.device)
         z[rows.unsqueeze(1), frame] = future

@@ -44,7 +44,7 @@ class DMDForecaster:
         if x.ndim < 2 or x.shape[2:] != self.frame or not x.shape[1]:
             raise InputError(f"expected frames (n, observed, {', '.join(map(str, self.frame))}), got {x.shape}")
         last = _to_features(x[:, -1], self.units) @ self.basis  # (n, rank): DMD depends on the last frame only
-        future = self.operator.roll(last, steps) @ self.basis.T  # (n, steps, features)
+        future = self.operator.rollout(last, steps) @ self.basis.T  # (n, steps, features)
         frames: NDArray[Any] = self.units.from_model(future.reshape(len(x), steps, *self.frame)).numpy()
         return frames
 

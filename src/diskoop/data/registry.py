@@ -33,6 +33,7 @@ def register_data_set(name: str, load: Callable[[DataSettings], Sequences], opti
 
     Raises:
         InputError: if an option is no key of the `data` section.
+        ValueError: if there is a data set of that name.
 
     Example:
         >>> import numpy as np
@@ -47,6 +48,8 @@ def register_data_set(name: str, load: Callable[[DataSettings], Sequences], opti
         Sequences(noise: 30 x (16, 4) float64)
         >>> _ = DATA_SETS.pop("noise")
     """
+    if name in DATA_SETS:
+        raise ValueError(f"there is a data set {name!r} already")
     for key in options:
         if key not in DataSettings.model_fields:
             raise InputError(f"data set {name!r} reads data.{key}, which is no setting; {suggest(key, _KEYS)}")

@@ -18,7 +18,7 @@ from diskoop.evaluation.protocols.speech import find_speaker_label, verification
 from diskoop.evaluation.registry import METRICS, EvalConfig, EvalContext, Metric, Outcome, find_motion_label
 from diskoop.evaluation.results import Key, ModelResults, Values, from_records, to_records
 from diskoop.input_files import parse_json, read_text
-from diskoop.provenance import Origin, commit, nearest_preset
+from diskoop.provenance import Origin, code_checksum, commit, nearest_preset
 from diskoop.run import Run
 from diskoop.storage import write_text
 from diskoop.tensor_files import weights_checksum
@@ -147,7 +147,7 @@ def cache_inputs(run: Run, context: EvalContext) -> dict[str, Any]:
         "model": weights_checksum(run.model),
         "operator": run.operator.fitted_on,
         "factors": None if run.factors is None else _describe_factors(run.factors),
-        "commit": commit(),
+        "code": code_checksum(),
         "config": [config.repeats, config.batch_size, config.seed, config.search_batches, config.search_blocks],
         "clips": [fingerprint(each) for each in sets],
         "labels": [

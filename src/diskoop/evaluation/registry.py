@@ -187,16 +187,7 @@ BuildTables = Callable[[Sequence[str], str | None], Sequence[Table]]
 
 @dataclass(frozen=True)
 class Metric:
-    """A registered metric.
-
-    Args:
-        name: in progress messages and caches.
-        measure: the function.
-        requires: what it needs; without it, it is left out. With "factors" the run it is given has some.
-        tables: the tables it fills.
-        chance: the values that guessing reaches, where they are known.
-        baselines: whether it is measured of baselines too.
-    """
+    """A registered metric; see `metric`."""
 
     name: str
     measure: Measure
@@ -219,9 +210,19 @@ def metric(
     chance: Callable[[EvalContext], Values] | None = None,
     baselines: bool = True,
 ) -> Callable[[Measure], Measure]:
-    """Register a function as a metric; arguments as in `Metric`."""
+    """Decorator that registers a function (run, context) -> `Outcome` as a metric of `diskoop evaluate`.
+
+    Args:
+        name: in progress messages and caches.
+        requires: what it needs of a run's data; without it, it is left out. With "factors" the run it is given has some.
+        tables: (labels that have columns, motion label or None) -> the tables it fills.
+        chance: (context) -> the values that guessing reaches, where they are known.
+        baselines: whether it is measured of baselines too.
+    """
 
     def register(measure: Measure) -> Measure:
+        if name in METRICS:
+            raise ValueError(f"there is a metric {name!r} already")
         METRICS[name] = Metric(name, measure, requires, tables, chance, baselines)
         return measure
 

@@ -65,7 +65,19 @@ class KoopmanAutoencoder(nn.Module):
         scope: str = "batch",
         memory: str = "lstm",
     ) -> "KoopmanAutoencoder":
-        """The paper's networks for frames of shape (channel, size, size) or (feature,)."""
+        """The paper's networks for frames of one shape.
+
+        Args:
+            frame: (channel, size, size) with 1 or 3 channels and 32, 64 or 128 pixels, or (feature,).
+            k: number of latents.
+            h: width of the decoder's LSTM; None, for signals only, makes it as wide as the signal.
+            width: channels of the first convolution.
+            activation: of latents of video, "tanh" or "leaky_relu".
+            ridge: of the operator's least squares, see `fit_operator`.
+            scope: "batch" fits one operator to all sequences, "sequence" one to each.
+            memory: what decodes over time: "lstm", "lstm_init" (its first state comes from the first latent) or "none"
+                (frame by frame).
+        """
         settings = ModelSettings.model_validate(
             {"k": k, "h": h, "width": width, "latent_activation": activation, "decoder_memory": memory}
             | {"ridge": ridge, "operator_scope": scope}
@@ -107,10 +119,20 @@ NETWORKS: dict[str, NetworkBuilder] = {}  # model.network -> what builds it
 def register_network(name: str) -> Callable[[NetworkBuilder], NetworkBuilder]:
     """Register the function below it as `model.network=<name>`.
 
+    That function is given the shape of a frame, (channel, size, size) or (feature,), and the `model` settings. It returns
+    an encoder, called with frames (batch, time, ...), and a decoder, called with latents (batch, time, k). Where lengths
+    differ both get a mask (batch, time) as a second argument.
+
+    Args:
+        name: for `model.network`, not "auto".
+
     Example:
+        >>> class Linear(torch.nn.Linear):
+        ...     def forward(self, x, mask=None):
+        ...         return super().forward(x)
         >>> @register_network("linear")
         ... def linear(frame, settings):
-        ...     return torch.nn.Linear(frame[0], settings.k), torch.nn.Linear(settings.k, frame[0])
+        ...     return Linear(frame[0], settings.k), Linear(settings.k, frame[0])
         >>> _ = NETWORKS.pop("linear")  # an example only
     """
 

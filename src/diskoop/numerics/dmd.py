@@ -85,7 +85,7 @@ class DMD:
             raise InputError(f"expected real snapshots of {features} features, got {given.dtype} {given.shape}")
         x = torch.from_numpy(given.astype(np.float64))
         if x.ndim == 1:
-            future: NDArray[np.float64] = self.operator.roll(x.unsqueeze(0), steps)[0].T.numpy()
+            future: NDArray[np.float64] = self.operator.rollout(x.unsqueeze(0), steps)[0].T.numpy()
             return future
         ahead: NDArray[np.float64] = self.operator.advance(x.T, steps).T.numpy()
         return ahead

@@ -32,7 +32,7 @@ class Operator:
         >>> operator = fit_operator(z)
         >>> int(operator.rank), operator.steps
         (2, 3)
-        >>> (operator.roll(z[:, -1], steps=2) + 0.0).round(decimals=6)
+        >>> (operator.rollout(z[:, -1], steps=2) + 0.0).round(decimals=6)
         tensor([[[1., 0.],
                  [0., 1.]]], dtype=torch.float64)
     """
@@ -51,7 +51,7 @@ class Operator:
         power: Tensor = torch.linalg.matrix_power(self.matrix, steps)
         return z @ power.to(z)
 
-    def roll(self, start: Tensor, steps: int) -> Tensor:
+    def rollout(self, start: Tensor, steps: int) -> Tensor:
         """Rollout from `start` (batch, k): (batch, steps, k) with start C, start C^2, ..."""
         if steps < 1:
             raise InputError(f"expected a number of steps >= 1, got {steps}")

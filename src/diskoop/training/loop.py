@@ -128,6 +128,11 @@ def resume(
     Returns:
         Whether there was anything left to do.
     """
+    if others := [name for name in changes or () if name not in CHANGEABLE]:
+        raise InputError(
+            f"a run goes on with other settings of {', '.join(CHANGEABLE)}, got {', '.join(others)}; --from starts a "
+            "new run from its weights"
+        )
     folder = RunFolder.of(path)
     folder.require_checkpoint()
     settings = load_settings(folder)
@@ -164,11 +169,6 @@ def _restore_changed(
     folder: RunFolder, changes: Mapping[str, Mapping[str, Any]], reporter: Reporter, resume_command: str | None
 ) -> "Trainer":
     """The trainer of an interrupted run with other settings, which are written to its folder."""
-    if others := [name for name in changes if name not in CHANGEABLE]:
-        raise InputError(
-            f"a run goes on with other settings of {', '.join(CHANGEABLE)}, got {', '.join(others)}; --from starts a "
-            "new run from its weights"
-        )
     before = checkpoint_settings(folder)  # what it was trained with so far, whatever an interrupted change left behind
     settings = before.replaced({name: dict(part) for name, part in changes.items()})
     trainer = Trainer(settings, folder, reporter, resume_command, from_scratch=False)
