@@ -18,7 +18,7 @@ def test_rows_are_convex(weights: object, generator: torch.Generator) -> None:
     assert not torch.equal(drawn, weights(50, generator))
 
 
-def test_over_two_mixes_two_and_over_batch_all(generator: torch.Generator) -> None:
+def test_pair_weights_mix_two_and_batch_weights_all(generator: torch.Generator) -> None:
     assert ((pair_weights(200, generator) > 0).sum(1) == 2).all()
     assert (batch_weights(20, generator) > 0).all()
     both = pair_weights(2, generator)

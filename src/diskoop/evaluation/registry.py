@@ -214,7 +214,7 @@ def metric(
 
     Args:
         name: in progress messages and caches.
-        requires: what it needs of a run's data; without it, it is left out. With "factors" the run it is given has some.
+        requires: what it needs; without it, it is left out. With "factors" the run it is given has some.
         tables: (labels that have columns, motion label or None) -> the tables it fills.
         chance: (context) -> the values that guessing reaches, where they are known.
         baselines: whether it is measured of baselines too.

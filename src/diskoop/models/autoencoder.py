@@ -119,9 +119,9 @@ NETWORKS: dict[str, NetworkBuilder] = {}  # model.network -> what builds it
 def register_network(name: str) -> Callable[[NetworkBuilder], NetworkBuilder]:
     """Register the function below it as `model.network=<name>`.
 
-    That function is given the shape of a frame, (channel, size, size) or (feature,), and the `model` settings. It returns
-    an encoder, called with frames (batch, time, ...), and a decoder, called with latents (batch, time, k). Where lengths
-    differ both get a mask (batch, time) as a second argument.
+    That function is given the shape of a frame, (channel, size, size) or (feature,), and the `model` settings. It
+    returns an encoder, called with frames (batch, time, ...), and a decoder, called with latents (batch, time, k).
+    Where lengths differ both get a mask (batch, time) as a second argument.
 
     Args:
         name: for `model.network`, not "auto".

@@ -135,6 +135,27 @@ def test_hdf5(options: dict[str, Any], tmp_path: Path) -> None:
     assert torch.isfinite(clips.batch(np.arange(3), torch.zeros(1))[0]).all()
 
 
+@pytest.mark.parametrize("name", ["x", "who"])
+@pytest.mark.parametrize("way", ["external", "virtual"])
+def test_hdf5_opens_no_other_file(way: str, name: str, tmp_path: Path) -> None:
+    """A dataset may name any file: an upload would show it to whoever sent it."""
+    secret = SERIES if name == "x" else SERIES[:, 0, 0]
+    (tmp_path / "secret.bin").write_bytes(secret.tobytes())
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["secret"] = secret
+    with h5py.File(tmp_path / "mine.h5", "w") as file:
+        if name == "who":
+            file["x"] = SERIES
+        if way == "external":
+            file.create_dataset(name, secret.shape, float, external=[(str(tmp_path / "secret.bin"), 0, secret.nbytes)])
+        else:
+            layout = h5py.VirtualLayout(secret.shape, float)
+            layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "secret", secret.shape)
+            file.create_virtual_dataset(name, layout)
+    with pytest.raises(InputError, match=rf"mine\.h5 keeps '{name}' in other files, which are not read; write its"):
+        load_data(tmp_path / "mine.h5")
+
+
 def test_hdf5_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bad.h5").write_bytes(b"\x89HDF nothing")
     with pytest.raises(InputError, match=r"bad\.h5 is damaged or no array"):

@@ -136,6 +136,23 @@ def test_a_film_that_is_cut_off_is_named_or_skipped(suffix: str, tmp_path: Path)
     assert "left out" in note
 
 
+def test_a_playlist_opens_no_other_file(tmp_path: Path) -> None:
+    """FFmpeg takes a file for what its first bytes say, and a playlist names others."""
+    write_film(tmp_path / "elsewhere" / "secret.mp4", moving_square(20))
+    film = tmp_path / "clips" / "mine.mp4"
+    film.parent.mkdir()
+    (film.parent / "secret.mp4").symlink_to(tmp_path / "elsewhere" / "secret.mp4")
+    film.write_text("ffconcat version 1.0\nfile secret.mp4\n")
+    with pytest.raises(InputError, match=r"mine\.mp4 is damaged or no video"):
+        load_data(film.parent, size=32)
+
+
+def test_a_drawing_in_postscript_starts_no_program(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\n")
+    with pytest.raises(InputError, match=r"a\.png is damaged or no picture \(cannot identify"):
+        read_image(tmp_path / "a.png")
+
+
 def test_other_faults_are_named(tmp_path: Path) -> None:
     film = moving_square(6, 32, 32)
     for number in range(4):

@@ -264,6 +264,12 @@ def _from_hdf5(path: Path, max_expansion: int) -> Contents:
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: datasets.update({name: item} if isinstance(item, h5py.Dataset) else {}))
         name = find_sequences(path, {name: item.ndim for name, item in datasets.items()})
+        # Such datasets may name any file of this machine, and whoever wrote them may not be who reads them.
+        for other, item in datasets.items():
+            if item.external or item.is_virtual:
+                raise InputError(
+                    f"{path} keeps {other!r} in other files, which are not read; write its values into the file itself"
+                )
         source = datasets.pop(name)
         texts = {
             other

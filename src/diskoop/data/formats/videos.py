@@ -16,6 +16,8 @@ from diskoop.errors import InputError, MissingDependencyError
 from diskoop.settings import FRAME_SIZES
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".webm", ".mov", ".mkv", ".m4v", ".gif")
+CONTAINERS = "mov,avi,matroska,gif"  # whatever a file is called: playlists (concat, hls) would open other files
+IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP", "PPM", "GIF")  # EPS would start a program
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 BLOCK_FRAMES = 64  # decoded at a time
 MIN_LOST = 0.02  # of a picture outside its middle square, from which on it is told
@@ -160,7 +162,7 @@ def _open_image(file: Path) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large, but it can be decoded
-            return Image.open(file)
+            return Image.open(file, formats=IMAGE_FORMATS)
     except Image.DecompressionBombError:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6
         raise InputError(f"{file} has more than {limit} million pixels; make it smaller") from None
@@ -206,7 +208,7 @@ def _decode_video(file: Path) -> Iterator[Image.Image]:
     except ImportError:
         raise MissingDependencyError(f"reading {file} needs PyAV: pip install 'diskoop[video]'") from None
     packets, seconds, frames = 0, 0.0, 0
-    with decoding(file, "video"), av.open(str(file)) as container:
+    with decoding(file, "video"), av.open(str(file), options={"format_whitelist": CONTAINERS}) as container:
         if not container.streams.video:
             raise InputError(f"{file} holds no moving picture; leave it out or make it again")
         stream = container.streams.video[0]
