@@ -206,6 +206,36 @@ def test_a_signal_while_modules_are_loaded_is_one_word(module: str, name: str, t
     assert (done.returncode, done.stdout, done.stderr.strip()) == (1, "", "diskoop: stopped")
 
 
+INTERRUPTED_AT_EXIT = """
+import atexit, os, signal, sys
+from diskoop.__main__ import main
+
+atexit.register(os.kill, os.getpid(), signal.{signal})
+sys.argv = ["diskoop", *{words}]
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [("SIGINT", ["cache"], ""), ("SIGHUP", ["swap", "nowhere"], "diskoop: no run at 'nowhere'")],
+)
+def test_a_signal_at_the_very_end_is_no_traceback(name: str, words: list[str], said: str, tmp_path: Path) -> None:
+    """A second Ctrl-C, after the sentence: modules that clean up would show where they are interrupted."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT_EXIT.format(signal=name, words=words)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DISKOOP_CACHE": str(tmp_path)},
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS],
+    )
+    assert (done.returncode, done.stderr.strip().partition(":")[0]) == (1, said.partition(":")[0]), done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == bool(said)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("when", [0.05, 0.2, 0.5])
 def test_ctrl_c_while_it_is_loading_is_no_traceback(when: float, tmp_path: Path) -> None:

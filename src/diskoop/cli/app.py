@@ -110,6 +110,7 @@ def main() -> None:
     except SystemExit as end:
         if end.code == 130:  # typer's code for Ctrl-C
             _stopped()
+        _end_at_signals()
         raise
 
 
@@ -168,4 +169,12 @@ def _stopped() -> None:
 def _fail(sentence: str, code: int) -> None:
     with suppress(OSError):  # a full stderr
         print(f"diskoop: {sentence}", file=sys.stderr)
+    _end_at_signals()
     sys.exit(code)
+
+
+def _end_at_signals() -> None:
+    """From here on a signal ends the process at once: all is said, and what still cleans up cannot be interrupted."""
+    with suppress(ValueError):  # not in the main thread
+        for number in stop_signals():
+            signal.signal(number, lambda *_: os._exit(1))
