@@ -1,6 +1,7 @@
 """Zarr stores and shards: read where they are, split whoever reads them, every fault in one sentence."""
 
 import json
+import pickle
 import shutil
 import sys
 import warnings
@@ -14,7 +15,7 @@ import pytest
 import torch
 import zarr
 from numpy.typing import NDArray
-from zarr.storage import FsspecStore
+from zarr.storage import FsspecStore, LocalStore
 
 import diskoop
 from diskoop import load_data
@@ -52,7 +53,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def write_store(where: Path | str, x: NDArray[Any], chunks: int = 16, zarr_format: Any = 3, **labels: Any) -> str:
     """A store with `x` and labels; at an address where `where` is one."""
-    store: Any = FsspecStore.from_url(str(where)) if is_address(where) else str(where)
+    store: Any = FsspecStore.from_url(str(where)) if is_address(where) else LocalStore(where)
     group = zarr.open_group(store, mode="w", zarr_format=zarr_format)
     group.create_array("x", shape=x.shape, chunks=(chunks, *x.shape[1:]), dtype=x.dtype)[:] = x
     with warnings.catch_warnings():
@@ -107,6 +108,66 @@ def test_shards_are_one_set(where: str, kind: str, tmp_path: Path) -> None:
     assert list(clips.labels) == (["mood", "who"] if kind == "npz" else [])
 
 
+STRANGE = ["with space", "a#b", "été", "50%41", "s3::x", "[a]*", "what?"]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_local_path_may_hold_any_character(name: str, tmp_path: Path) -> None:
+    """In a URL some of them would mean something else."""
+    path = tmp_path / name / f"{name}.zarr"
+    assert np.array_equal(load_data(write_store(path, SERIES), "all").x, SERIES)
+    shutil.rmtree(path)
+    for number, part in enumerate((SERIES[:100], SERIES[100:])):
+        np.save(tmp_path / name / f"{number} {name}.npy", part)
+    assert np.array_equal(load_data(tmp_path / name, "all").x, SERIES)
+
+
+def test_lengths_and_the_split_are_in_all_shards_or_in_none(tmp_path: Path) -> None:
+    rows = {"x": SERIES[:80], "lengths": np.full(80, 5), "split": np.array(["train", "val", "test", "train"] * 20)}
+    parts: list[dict[str, Any]] = [dict(rows) for _ in range(3)]
+
+    def load(change: str, value: Any = None) -> Sequences:
+        for number, part in enumerate(parts):
+            part = {**part, change: value} if number == 1 else part
+            np.savez(
+                tmp_path / f"part-{number}.npz", **{key: given for key, given in part.items() if given is not None}
+            )
+        return load_data(tmp_path, "all")
+
+    clips = load("who", None)
+    assert set(clips.lengths.tolist()) == {5}
+    assert clips.split_size("test") == 60
+    objects = np.array([5, None] * 40, object)
+    for name, value, got in [
+        ("lengths", None, "is missing in part-1.npz"),
+        ("lengths", np.full(79, 5), r"has shape \(79,\) in part-1.npz"),
+        ("lengths", np.full(80, "5"), "holds <U1 in part-1.npz"),
+        ("lengths", objects, "holds Python objects in part-1.npz"),
+        ("split", None, "is missing in part-1.npz"),
+        ("split", rows["split"][:, None], r"has shape \(80, 1\) in part-1.npz"),
+        ("split", objects, "holds Python objects in part-1.npz"),
+    ]:
+        with pytest.raises(InputError, match=f"^\\S+: {name!r} {got}, wanted .+ for each of 240 sequences$"):
+            load(name, value)
+    np.save(tmp_path / "part-3.npy", SERIES[:80])
+    with pytest.raises(InputError, match=r"'lengths' is missing in part-3\.npy, wanted a whole number for each of 320"):
+        load("who", None)
+    (tmp_path / "part-3.npy").unlink()
+    parts = [{**part, "mood": MOOD[:80], "who": WHO[:80]} for part in parts]
+    clips = load("mood", None)
+    assert list(clips.labels) == ["who"]
+    note = "'mood' is no label: it is missing in part-1.npz, one value for each of 240 sequences is wanted"
+    assert note in clips.notes
+
+
+@pytest.mark.parametrize("name", ["lengths", "split"])
+def test_lengths_and_the_split_of_a_store_are_one_for_each_sequence(name: str, tmp_path: Path) -> None:
+    labels: dict[str, Any] = {name: np.ones((COUNT, 2))}
+    path = write_store(tmp_path / "set.zarr", SERIES, **labels)
+    with pytest.raises(InputError, match=rf"{name!r} has shape \(240, 2\), wanted .+ for each of 240 sequences$"):
+        load_data(path)
+
+
 def test_labels_of_shards_stand_in_a_csv_too(tmp_path: Path) -> None:
     path = write_shards(tmp_path / "shards", SERIES)
     (tmp_path / "shards" / "labels.csv").write_text("who\n" + "\n".join(map(str, WHO)) + "\n")
@@ -131,6 +192,7 @@ def test_long_series_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
     assert {clips.split_size(split) > 0 for split in ("train", "val", "test")} == {True}  # two are split in time
     frames: Any = clips.frames
     assert frames.source.span == 500
+    assert frames.reach == 1  # a window may cross into one more chunk, for which there is room
     assert clips.offsets is not None
     assert clips.clips is not None
     for index in (0, 20, len(clips) - 1):
@@ -308,12 +370,56 @@ def test_a_chunk_that_is_damaged_ends_in_a_sentence(tmp_path: Path) -> None:
     chunk.write_bytes(b"nonsense")
     clips = load_data(path, "all")
     clips.read([0])
-    with pytest.raises(InputError, match=r"^\S*set\.zarr: sequences 48 to 63 are damaged \(.+\); write them again$"):
+    with pytest.raises(
+        InputError, match=r"^the chunk of sequences 48 to 63 in \S*set\.zarr is damaged \(.+\); make it again$"
+    ):
         clips.read([50])
     done = command("train", f"data.path={path}", "train.steps=100", "model.width=4", "--out", "run", cwd=tmp_path)
     assert done.returncode == 2
-    assert "are damaged" in done.stderr
+    assert "is damaged" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class Touch:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("kind", ["filter", "compressor"])
+def test_a_store_is_never_unpickled(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In format 2, texts may be followed by a codec that unpickles; numcodecs refused to only of late."""
+    monkeypatch.setattr("numcodecs.pickles.ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
+    path = Path(write_store(tmp_path / "set.zarr", SERIES, zarr_format=2))
+    pickled, texts = {"id": "pickle", "protocol": 4}, {"id": "vlen-utf8"}
+    codecs = {"filters": [texts, pickled]} if kind == "filter" else {"filters": [texts], "compressor": pickled}
+    shape = {"shape": [COUNT], "chunks": [COUNT], "dtype": "|O", "order": "C", "fill_value": None}
+    (path / "who").mkdir()
+    (path / "who/.zarray").write_text(json.dumps({"zarr_format": 2, "compressor": None, **shape, **codecs}))
+    (path / "who/0").write_bytes(pickle.dumps(Touch(tmp_path / "made")))
+    with pytest.raises(InputError, match=r"^'who' in \S*set\.zarr is pickled, which is never read; write it with"):
+        load_data(path)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_store_names_no_array_outside_it(zarr_format: int, tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "other.zarr"), data=WHO, zarr_format=zarr_format)  # type: ignore[arg-type]
+    path = Path(write_store(tmp_path / "set.zarr", SERIES, zarr_format=zarr_format, who=WHO))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of format 3, where this is no standard yet
+        zarr.consolidate_metadata(str(path))
+    file = path / ("zarr.json" if zarr_format == 3 else ".zmetadata")
+    content = json.loads(file.read_text())
+    names = content["consolidated_metadata"]["metadata"] if zarr_format == 3 else content["metadata"]
+    names |= {name.replace("who", "../other.zarr"): entry for name, entry in names.items()}
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"set\.zarr is damaged or no Zarr store"):
+        load_data(path)
 
 
 def test_an_address_whose_protocol_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,12 @@
 """folders at an address such as s3://bucket/set or memory://set, and local ones in the same words"""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from diskoop.data.chunks import reading
 from diskoop.data.clips import natural_key
-from diskoop.errors import InputError, MissingDependencyError, ResourceError, quoted
+from diskoop.errors import InputError, MissingDependencyError, quoted
 from diskoop.input_files import is_address
 
 ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")  # one of them is in every store: of format 3, or 2
@@ -28,18 +27,17 @@ class Folder:
             import fsspec
         except ImportError:
             raise MissingDependencyError(f"reading {address} needs fsspec: pip install 'diskoop[zarr]'") from None
-        text = str(address) if is_address(address) else Path(address).expanduser().resolve().as_uri()
-        try:
-            system, path = fsspec.core.url_to_fs(text)
-        except ImportError as error:
-            raise MissingDependencyError(f"reading {address} needs another package: {error}") from None
-        except ValueError as error:
-            raise InputError(f"cannot read {quoted(str(address))}: {error}") from None
-        folder = cls(str(address), system, path.rstrip("/"))
         with reading(str(address)):
-            found = system.exists(folder.path)
-        if not found:
-            raise InputError(f"there is no file or folder {quoted(str(address))}")
+            if is_address(address):
+                try:
+                    system, path = fsspec.core.url_to_fs(str(address))
+                except ValueError as error:
+                    raise InputError(f"cannot read {quoted(str(address))}: {error}") from None
+            else:  # no URL: in one some characters of a path would mean something else
+                system, path = fsspec.filesystem("file"), Path(address).expanduser().resolve().as_posix()
+            folder = cls(str(address), system, path.rstrip("/"))
+            if not system.exists(folder.path):
+                raise InputError(f"there is no file or folder {quoted(str(address))}")
         return folder
 
     @property
@@ -64,17 +62,3 @@ class Folder:
     def path_of(self, file: str) -> str:
         """The path of one of its `files`."""
         return self.path if self.system.isfile(self.path) else f"{self.path}/{file}"
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn what a disk or a network refuses into a ResourceError: it may give it another time."""
-    try:
-        yield
-    except (InputError, ResourceError):
-        raise
-    except ImportError as error:
-        raise MissingDependencyError(f"reading {what} needs another package: {error}") from None
-    except Exception as error:  # every file system has classes of its own
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ResourceError(f"cannot read {what}: {reason}") from None

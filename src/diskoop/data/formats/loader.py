@@ -87,9 +87,9 @@ def _from_arrays(path: Path, settings: DataSettings) -> Sequences:
             x = arrays.resize_video(path, x, settings.size)
         resizable = x.dtype == np.uint8 and x.shape[2] in (1, 3)
         arrays.check_frame(path, x.shape[2:], "; data.size=64 crops and resizes them" if resizable else "")
-    columns, notes = _array_labels(contents)
+    columns, notes = _array_labels(path, contents)
     notes += crop_notes
-    lengths = _lengths(path, x, columns, contents)
+    lengths = _lengths(path, x, columns)
     if settings.labels:
         columns |= csv_labels_in_order(Path(settings.labels).expanduser(), len(x))
     clip_frames, kept, statistics = ClipFrames.of(x, lengths), np.arange(len(x)), None
@@ -147,7 +147,7 @@ def _from_shards(folder: Folder, files: list[str], settings: DataSettings, notes
         if PurePosixPath(file).suffix.lower() not in shards.SUFFIXES:
             raise InputError(f"{folder.address}: {file} is no shard, wanted .npy and .npz files alone")
     source = shards.open_shards(folder, files)
-    contents = arrays.Arrays(source, dict(source.labels()), {})
+    contents = arrays.Arrays(source, *source.labels())
     return _chunked(folder, source, source.keys(), contents, settings, notes)
 
 
@@ -162,14 +162,16 @@ def _chunked(
     """A set that stays where it is; `keys` (n,) say which sequences are in one split."""
     _check_chunked(folder, source, settings)
     count, time = source.shape[:2]
-    label_arrays, label_notes = _array_labels(contents)
-    lengths = _lengths(folder.address, source, label_arrays, contents)
+    label_arrays, label_notes = _array_labels(folder.address, contents)
+    lengths = _lengths(folder.address, source, label_arrays)
     if settings.labels:
         label_arrays |= csv_labels_in_order(Path(settings.labels).expanduser(), count)
     labels = encode_labels(label_arrays, always=(settings.group,))
     notes = [*notes, *label_notes, *labels.notes]
     rule = ARRAY_WINDOW_RULES[source.ndim]
-    frames = ChunkedFrames(source, settings.shuffle_window * window_of(rule, int(lengths.max()), settings)[0])
+    longest = int(lengths.max())
+    window, _ = window_of(rule, longest, settings)
+    frames = ChunkedFrames(source, settings.shuffle_window * window, min(window, longest))
     starts = np.arange(count, dtype=np.int64) * time
     as_array = cast(NDArray[Any], frames)  # what the rest of the package does with frames, these can do
     clip_frames = ClipFrames(as_array, [], lengths, {}, tuple(notes), starts)
@@ -201,26 +203,31 @@ def _check_chunked(folder: Folder, source: StoreSource | ShardSource, settings: 
             )
 
 
-def _array_labels(contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
-    """Label columns of an array file, and notes about its arrays that are none."""
+def _array_labels(path: str | Path, contents: arrays.Arrays) -> tuple[dict[str, Any], list[str]]:
+    """Label columns of an array file, and notes about its arrays that are none.
+
+    Raises:
+        InputError: the lengths or the split are among those: padding would be learnt, or what is tested on.
+    """
     columns: dict[str, Any] = dict(arrays.label_columns(contents))
     odd = {
         name: f"has shape {given.shape}"
         for name, given in contents.extra.items()
         if name not in columns and not arrays.is_naming(contents, name)
     }
+    odd |= contents.skipped
+    needed = {"lengths": "a whole number", "split": "train, val or test"}
+    for name, why in odd.items():
+        if value := needed.get(name.casefold()):
+            raise InputError(f"{path}: {name!r} {why}, wanted {value} for each of {len(contents.x)} sequences")
     wanted = f"one value for each of {len(contents.x)} sequences is wanted"
-    return columns, [f"{name!r} is no label: it {why}, {wanted}" for name, why in {**odd, **contents.skipped}.items()]
+    return columns, [f"{name!r} is no label: it {why}, {wanted}" for name, why in odd.items()]
 
 
-def _lengths(path: str | Path, x: Any, columns: dict[str, Any], contents: arrays.Arrays) -> Indices:
+def _lengths(path: str | Path, x: Any, columns: dict[str, Any]) -> Indices:
     """Valid frames of each sequence, (n,); taken out of `columns` where they are given there."""
     count, time = x.shape[:2]
     if "lengths" not in columns:
-        if "lengths" in contents.extra or "lengths" in contents.skipped:  # frames that do not count would be learnt
-            given = contents.extra.get("lengths")
-            got = contents.skipped["lengths"] if given is None else f"has shape {given.shape}"
-            raise InputError(f"{path}: 'lengths' {got}, wanted a whole number for each of {count} sequences")
         return np.full(count, time)
     lengths = np.asarray(columns.pop("lengths"))
     wanted = f"{path}: the lengths should be whole numbers from 2 to {time}, got"

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from zipfile import ZipFile
@@ -11,12 +11,13 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.formats.addresses import Folder, reading
+from diskoop.data.chunks import reading
+from diskoop.data.formats.addresses import Folder
 from diskoop.data.formats.arrays import MAX_LABELS, find_sequences, read_header
 from diskoop.data.formats.stores import LARGE_CHUNK
 from diskoop.data.sequences import Indices
 from diskoop.data.splits import text_key
-from diskoop.errors import InputError, ResourceError
+from diskoop.errors import InputError
 from diskoop.memory import format_bytes
 
 SUFFIXES = (".npy", ".npz")
@@ -33,7 +34,8 @@ class Shard:
     dtype: np.dtype[Any]
     begin: int | None  # bytes before the numbers of a .npy; None: a .npz
     member: str = ""  # of a .npz: the array of sequences
-    labels: tuple[tuple[str, NDArray[Any]], ...] = ()  # of a .npz: arrays of one value each sequence
+    labels: dict[str, NDArray[Any]] = field(default_factory=dict)  # of a .npz: arrays of one value each sequence
+    skipped: dict[str, str] = field(default_factory=dict)  # its other arrays, and why they are no labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,7 @@ class ShardSource:
         at = int(np.searchsorted(self.firsts, rows.start, side="right")) - 1
         shard, first = self.shards[at], int(self.firsts[at])
         place = self.folder.path_of(shard.name)
-        try:
+        with reading(f"{shard.name} in {self.name}"):
             if shard.begin is None:
                 with self.folder.system.open(place, "rb") as stream, np.load(stream, allow_pickle=False) as file:
                     x: NDArray[Any] = file[shard.member]
@@ -69,11 +71,9 @@ class ShardSource:
             step = int(np.prod(shard.shape[1:])) * shard.dtype.itemsize
             begin, end = (shard.begin + (row - first) * step for row in (rows.start, rows.stop))
             content = self.folder.system.cat_file(place, start=begin, end=end)
-        except OSError as error:
-            raise ResourceError(f"cannot read {shard.name} in {self.name}: {error}") from None
-        if len(content) != end - begin:
-            raise InputError(f"{shard.name} in {self.name} is shorter than it was; write it again")
-        return np.frombuffer(content, shard.dtype).reshape(-1, *shard.shape[1:])
+            if len(content) != end - begin:
+                raise InputError(f"{shard.name} in {self.name} is shorter than it was; write it again")
+            return np.frombuffer(content, shard.dtype).reshape(-1, *shard.shape[1:])
 
     def keys(self) -> NDArray[np.uint64]:
         """What identifies each sequence, (n,): the name of its shard and its place in it."""
@@ -82,11 +82,16 @@ class ShardSource:
                 [text_key(shard.name) + np.arange(shard.shape[0], dtype=np.uint64) for shard in self.shards]
             )
 
-    def labels(self) -> dict[str, NDArray[Any]]:
-        """Labels that all shards have, name -> (n,)."""
-        columns = [dict(shard.labels) for shard in self.shards]
-        shared = set(columns[0]).intersection(*columns)
-        return {name: np.concatenate([column[name] for column in columns]) for name in sorted(shared)}
+    def labels(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+        """Labels that all shards have, name -> (n,), and why other arrays are none, name -> the first reason."""
+        labels, skipped = {}, {}
+        for name in sorted({name for shard in self.shards for name in (*shard.labels, *shard.skipped)}):
+            lacking = next((shard for shard in self.shards if name not in shard.labels), None)
+            if lacking is None:
+                labels[name] = np.concatenate([shard.labels[name] for shard in self.shards])
+            else:
+                skipped[name] = f"{lacking.skipped.get(name, 'is missing')} in {lacking.name}"
+        return labels, skipped
 
 
 def open_shards(folder: Folder, files: Sequence[str]) -> ShardSource:
@@ -123,18 +128,9 @@ def _piece_bounds(folder: Folder, shard: Shard, first: int, step: int) -> Indice
 
 def _open_shard(folder: Folder, name: str) -> Shard:
     place = folder.path_of(name)
-    try:
-        with folder.system.open(place, "rb") as stream:
-            shard = _read_npz(folder, name, stream) if name.lower().endswith(".npz") else _read_npy(name, stream)
-            size = stream.seek(0, io.SEEK_END)
-    except InputError:
-        raise
-    except OSError as error:
-        with reading(f"{name} in {folder.address}"):
-            raise error
-    except Exception as error:  # numpy and zipfile have several classes
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{folder.address}: {name} is damaged or no array ({reason}); make it again") from None
+    with reading(f"{folder.address}: {name}", "array"), folder.system.open(place, "rb") as stream:
+        shard = _read_npz(folder, name, stream) if name.lower().endswith(".npz") else _read_npy(name, stream)
+        size = stream.seek(0, io.SEEK_END)
     if shard.dtype.hasobject:
         raise InputError(f"{folder.address}: {name} holds Python objects, not numbers; save a plain array")
     if len(shard.shape) not in (3, 5) or 0 in shard.shape:
@@ -168,10 +164,22 @@ def _read_npz(folder: Folder, name: str, stream: Any) -> Shard:
     chosen = find_sequences(f"{name} in {folder.address}", {key: len(shape) for key, (shape, *_) in headers.items()})
     shape, _, dtype = headers[chosen]
     stream.seek(0)
+    labels, skipped = {}, {}
     with np.load(stream, allow_pickle=False) as file:
-        labels = tuple(
-            (key, file[key])
-            for key, (size, _, kind) in headers.items()
-            if key != chosen and size == shape[:1] and size[0] <= MAX_LABELS and not kind.hasobject
-        )
-    return Shard(name, shape, dtype, None, chosen, labels)
+        for key, (size, _, kind) in headers.items():
+            if key == chosen:
+                continue
+            if reason := _skip_reason(key, size, kind, shape[:1]):
+                skipped[key] = reason
+            else:
+                labels[key] = file[key]
+    return Shard(name, shape, dtype, None, chosen, labels, skipped)
+
+
+def _skip_reason(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], wanted: tuple[int, ...]) -> str | None:
+    """Why an array of a shard is no label; None if it is."""
+    if dtype.hasobject:
+        return "holds Python objects"
+    if dtype.kind not in ("uif" if name == "lengths" else "biufSU"):
+        return f"holds {dtype}"
+    return f"has shape {shape}" if shape != wanted or shape[0] > MAX_LABELS else None

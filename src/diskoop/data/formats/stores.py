@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diskoop.data.formats.addresses import Folder, reading
+from diskoop.data.chunks import reading
+from diskoop.data.formats.addresses import Folder
 from diskoop.data.formats.arrays import MAX_LABELS, Arrays, find_sequences
 from diskoop.data.sequences import Indices
 from diskoop.errors import InputError, MissingDependencyError
@@ -49,7 +50,7 @@ def open_store(folder: Folder) -> tuple[StoreSource, Arrays]:
         from zarr.storage import FsspecStore, LocalStore
     except ImportError:
         raise MissingDependencyError(f"reading {folder.address} needs zarr: pip install 'diskoop[zarr]'") from None
-    try:
+    with reading(folder.address, "Zarr store"):
         store = (
             FsspecStore.from_url(folder.address, read_only=True)
             if is_address(folder.address)
@@ -57,12 +58,8 @@ def open_store(folder: Folder) -> tuple[StoreSource, Arrays]:
         )
         root = zarr.open(store, mode="r")
         found = {"x": root} if isinstance(root, zarr.Array) else dict(sorted(root.arrays()))
-    except OSError as error:
-        with reading(folder.address):
-            raise error
-    except Exception as error:  # zarr, its codecs and JSON have classes of their own
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{folder.address} is damaged or no Zarr store ({reason}); make it again") from None
+    for other, array in found.items():
+        _check_codecs(f"{other!r} in {folder.address}", array.metadata)
     name = find_sequences(folder.address, {name: array.ndim for name, array in found.items()})
     extra: dict[str, NDArray[Any]] = {}
     skipped: dict[str, str] = {}
@@ -77,15 +74,16 @@ def open_store(folder: Folder) -> tuple[StoreSource, Arrays]:
     return source, Arrays(source, extra, skipped)
 
 
+def _check_codecs(what: str, metadata: Any) -> None:
+    """Raise an InputError for an array of format 2 that would be unpickled, which may run anything."""
+    codecs = [*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None)]
+    if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
+        raise InputError(f"{what} is pickled, which is never read; write it with another codec")
+
+
 def _read_small(folder: Folder, name: str, array: Any) -> NDArray[Any]:
-    try:
+    with reading(f"{name!r} in {folder.address}"):
         values = np.asarray(array[...])
-    except OSError as error:
-        with reading(f"{name!r} in {folder.address}"):
-            raise error
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{name!r} in {folder.address} is damaged ({reason}); write it again") from None
     return values if values.dtype.kind in "biufSU" else np.array([str(value) for value in values.ravel()])
 
 
