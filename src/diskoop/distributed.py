@@ -24,9 +24,8 @@ from torch.autograd.function import once_differentiable
 from diskoop.errors import InputError, ResourceError, counted
 from diskoop.launch import is_launched
 
-TIMEOUT = timedelta(minutes=30)  # that processes wait for one another, such as for the first to draw a data set
-
-
+TIMEOUT = timedelta(minutes=30)  # that processes wait for one another in a step
+PATIENCE = timedelta(days=30)  # that they wait for work which one does alone, such as drawing a data set
 LOST = re.compile(r"connect|peer|timed? ?out|socket|broken pipe|transport", re.IGNORECASE)  # in gloo's messages
 
 
@@ -87,14 +86,21 @@ class Processes:
     def main_first(self) -> Iterator[None]:
         """A block that the main process runs before the others do: what it puts into a cache they find there."""
         if not self.is_main:
-            self.barrier()
+            self._await_main()
         yield
         if self.is_main:
-            self.barrier()
+            self._await_main()
+
+    def _await_main(self) -> None:
+        """A barrier that the main process may come to hours after the others."""
+        if self.world_size > 1:
+            with lost_processes():
+                dist.barrier(group=_patient[0])
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        """Overwrite `tensors` with those of the main process."""
+        """Overwrite `tensors` with those of the main process, whenever it has them."""
         if self.world_size > 1:
+            self._await_main()
             with lost_processes():
                 for tensor in tensors:
                     content = tensor.detach().contiguous()  # channels_last is not
@@ -167,6 +173,7 @@ class BatchSlice:
 ALONE = Processes()
 WHOLE = BatchSlice(ALONE, 0, 1, 1)  # a batch of any size in one process
 _joined: list[Processes] = []  # of this process, once it has joined others
+_patient: list[Any] = []  # the process group on which all wait for one
 
 
 def join(on_cuda: bool = False) -> Processes:
@@ -183,6 +190,7 @@ def join(on_cuda: bool = False) -> Processes:
         try:
             # With gloo in both cases: numbers that the CPU holds are summed as well.
             dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=TIMEOUT)
+            _patient.append(dist.new_group(backend="gloo", timeout=PATIENCE))
         except (RuntimeError, ValueError) as error:
             raise InputError(f"cannot join the other processes: {_first_line(error)}") from None
         _joined.append(Processes(dist.get_rank(), dist.get_world_size()))
@@ -205,6 +213,7 @@ def leave() -> None:
     """Disconnect from the other processes; happens by itself when this one ends."""
     if _joined:
         _joined.clear()
+        _patient.clear()
         dist.destroy_process_group()
         gc.collect()  # the group's threads are joined when its last reference is gone
 

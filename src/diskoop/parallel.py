@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from itertools import islice
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -20,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from diskoop.distributed import LostProcessError, Processes, join, leave, lost_processes
+from diskoop.distributed import PATIENCE, LostProcessError, Processes, join, leave, lost_processes
 from diskoop.errors import InputError
 from diskoop.kernels import accelerate
 from diskoop.models.autoencoder import KoopmanAutoencoder, build_model
@@ -28,7 +27,6 @@ from diskoop.settings import ModelSettings
 
 Network = Literal["encode", "decode"]
 Versions = tuple[tuple[int, int], ...]  # of the tensors of a model
-IDLE = timedelta(days=30)  # that a process waits for work, such as while a classifier is trained
 
 
 class Coordinator:
@@ -103,7 +101,7 @@ def start_workers() -> bool:
     if processes.world_size == 1:
         return True
     with lost_processes():
-        control = dist.new_group(backend="gloo", timeout=IDLE)
+        control = dist.new_group(backend="gloo", timeout=PATIENCE)  # such as while a classifier is trained
     if not processes.is_main:
         _serve(control)
         return False

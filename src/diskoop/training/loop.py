@@ -517,9 +517,9 @@ class Trainer:
         is_validated = bool(state.history) and state.history[-1]["step"] == state.step
         is_between_validations = state.step % self.interval != 0 and state.step < self.total
         # The main process may be the one that is lost. One during a validation leaves a state that cannot be resumed,
-        # and so do captured stages, which may have been replayed in part. At the end the model may hold the best
-        # weights instead of the last, and a checkpoint was written before.
-        is_whole = isinstance(self.step, PlainStep) and not self.is_done and (is_validated or is_between_validations)
+        # and so may CUDA: its sums end in the background, and stages may have been replayed in part. At the end the
+        # model may hold the best weights instead of the last, and a checkpoint was written before.
+        is_whole = self.device.type == "cpu" and not self.is_done and (is_validated or is_between_validations)
         if is_whole and self.processes.rank < 2:
             self.save()
             return Stopped(f"{error}; {self._interrupted()}")
