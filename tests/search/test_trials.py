@@ -3,11 +3,14 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from optuna.storages.journal import JournalFileOpenLock
 from optuna.trial import TrialState
 from sqlalchemy import event
 
@@ -22,10 +25,11 @@ LONG = 2 * MISSED_BEATS * HEARTBEAT  # enough for a worker to be given up
 
 
 def make_plan(**changes: Any) -> SearchPlan:
+    """Of which a worker is given up sooner than a plan that somebody writes may say."""
     space = {"model.k": [8, 12], "loss.eig": {"low": 0.1, "high": 10, "log": True}}
-    return SearchPlan.of(
-        {"space": space, "sampler": "random", "trials": 4, "heartbeat": HEARTBEAT, "pruner": "none"} | changes
-    )
+    heartbeat = changes.pop("heartbeat", HEARTBEAT)
+    plan = SearchPlan.of({"space": space, "sampler": "random", "trials": 4, "pruner": "none"} | changes)
+    return plan.model_copy(update={"heartbeat": heartbeat})
 
 
 @pytest.fixture
@@ -71,10 +75,11 @@ def test_sqlite_lets_nobody_between_reading_and_writing(tmp_path: Path, name: st
     shared = f"sqlite:///{tmp_path}/a.db"
     first, second = queue(shared, name), queue(shared, name)
     first.study.enqueue_trial({}, user_attrs={"place": 0, "attempt": 0, "lost": 0})
+    (waiting,) = (each._trial_id for each in first.study.get_trials() if each.state == TrialState.WAITING)
     results: dict[str, bool] = {}
 
     def claim(worker: TrialQueue, who: str) -> None:
-        results[who] = worker.storage.set_trial_state_values(1, TrialState.RUNNING)
+        results[who] = worker.storage.set_trial_state_values(waiting, TrialState.RUNNING)
 
     rival = threading.Thread(target=claim, args=(second, "second"))
 
@@ -165,6 +170,39 @@ def test_two_workers_that_replace_the_same_trial_run_it_once(either: str, name: 
     assert other.is_done
 
 
+def test_a_worker_is_given_up_by_its_own_heartbeat(either: str, name: str) -> None:
+    """Whoever looks on may have asked for another one."""
+    slow, hasty = queue(either, name, make_plan(trials=1, heartbeat=60)), queue(either, name, make_plan(trials=1))
+    with take(slow) as claim:
+        claim.suggest()
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            assert hasty.take() is None
+            time.sleep(HEARTBEAT)
+        claim.finish("complete", 1.0)
+    assert [each.attempts for each in slow.records()] == [1]
+
+
+def test_a_duplicate_whose_worker_is_killed_takes_no_trial_away(either: str, name: str) -> None:
+    """Between taking a superfluous attempt and dropping it; the one that counts is alive."""
+    lost, other = queue(either, name, make_plan(trials=1)), queue(either, name, make_plan(trials=1))
+    alive = queue(either, name, make_plan(trials=1, heartbeat=60))
+    frozen = lost.frozen(take(lost).trial)
+    alive.add_attempt(frozen, 1)
+    lost.add_attempt(frozen, 1)
+    with take(alive) as claim:
+        duplicate = lost.study.get_trials()[-1]
+        assert duplicate.state == TrialState.WAITING
+        assert lost.storage.set_trial_state_values(duplicate._trial_id, TrialState.RUNNING)
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            assert other.take() is None
+            time.sleep(HEARTBEAT)
+        claim.finish("complete", 0.5)
+    assert [(each.state, each.value, each.attempts) for each in other.records()] == [("complete", 0.5, 2)]
+    assert other.is_done
+
+
 def test_a_released_trial_waits_for_no_one(tmp_path: Path, name: str) -> None:
     worker = queue(f"sqlite:///{tmp_path}/a.db", name, make_plan(heartbeat=60))
     with take(worker) as claim:
@@ -231,9 +269,51 @@ def test_importances_find_what_matters(tmp_path: Path, name: str) -> None:
 def test_another_plan_under_the_same_name_is_refused(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/a.db"
     queue(storage, "mine")
-    assert not queue(storage, "mine", make_plan(trials=40)).is_new  # more trials of the same search
+    queue(storage, "mine", make_plan(trials=40))  # more trials of the same search
     with pytest.raises(InputError, match="another search called 'mine'; what differs: sampler; give this plan a name"):
         queue(storage, "mine", make_plan(sampler="tpe"))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_two_first_workers_one_has_the_plan(either: str, name: str, at_once: bool) -> None:
+    """Both have seen that there is none; then both tell theirs and look again, or one does after the other."""
+    storages = [open_storage(either) for _ in range(2)]
+    plans = [make_plan(sampler=sampler) for sampler in ("random", "tpe")]
+    results: list[object] = [None, None]
+    both, first_is_done = threading.Barrier(2, timeout=60), threading.Event()
+
+    class Slow(TrialQueue):
+        looks = 0
+
+        def _common_plan(self) -> dict[str, Any] | None:
+            self.looks += 1
+            if at_once and self.looks == 2:
+                both.wait()
+            plan = super()._common_plan()
+            if self.looks == 1:
+                both.wait()
+                if not at_once and self.plan is plans[1]:
+                    first_is_done.wait(60)
+            return plan
+
+    def begin(index: int) -> None:
+        try:
+            results[index] = Slow(storages[index], name, plans[index])
+        except InputError as error:
+            results[index] = error
+        first_is_done.set()
+
+    threads = [threading.Thread(target=begin, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = (index for index, result in enumerate(results) if isinstance(result, TrialQueue))
+    assert at_once or winner == 0
+    queue(either, name, plans[winner])
+    assert "holds another search" in str(results[1 - winner])
+    with pytest.raises(InputError, match="what differs: sampler"):
+        queue(either, name, plans[1 - winner])
 
 
 @pytest.mark.parametrize(
@@ -246,6 +326,10 @@ def test_another_plan_under_the_same_name_is_refused(tmp_path: Path) -> None:
         (
             "postgresql://ann:secret@localhost:1/db",
             r"'postgresql://ann:\*\*\*@localhost:1/db' cannot be opened: .*refused",
+        ),
+        (
+            "postgresql://localhost:1/db?user=ann&password=secret",
+            r"'postgresql://localhost:1/db\?user=ann&password=\*\*\*' cannot be opened: .*refused",
         ),
         ("sqlite:////dev/null/a.db", "cannot be opened: .*File exists: '/dev/null'"),
     ],
@@ -273,7 +357,100 @@ def test_a_storage_that_fails_later(tmp_path: Path) -> None:
         worker.take()
 
 
+def test_a_torn_last_line_of_a_journal_is_mended(tmp_path: Path, name: str) -> None:
+    """A worker was killed while it wrote; the next line would be lost with that one, and then every further one."""
+    worker, other = (queue(f"journal:{tmp_path}/log", name, make_plan(trials=2)) for _ in range(2))
+    claim = take(worker)
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b'{"op_code":8,"worker_id":"a')
+    claim.suggest()
+    claim.finish("complete", 0.5)
+    take(other).finish("complete", 0.5)
+    assert queue(f"journal:{tmp_path}/log", name, make_plan(trials=2)).is_done
+    (tmp_path / "notes.txt").write_text("no journal")
+    with suppress(InputError, ResourceError), storage_errors("journal:notes.txt"):
+        queue(f"journal:{tmp_path}/notes.txt", name)
+    assert (tmp_path / "notes.txt").read_text().startswith("no journal")
+
+
+@pytest.mark.parametrize("damage", ["torn\n{}\n", "[3]\n", '{"op_code":4}\n', '{"op_code":2,"study_id":0}\n'])
+@pytest.mark.parametrize("use", ["suggest", "take", "records", "finish", "release"])
+def test_a_damaged_journal_is_a_sentence(damage: str, use: str, tmp_path: Path, name: str) -> None:
+    worker = queue(f"journal:{tmp_path}/log", name)
+    claim = take(worker)
+    uses: dict[str, Callable[[], object]] = {
+        "suggest": claim.suggest,
+        "take": worker.take,
+        "records": worker.records,
+        "finish": lambda: claim.finish("complete", 1.0),
+        "release": claim.release,
+    }
+    with (tmp_path / "log").open("a") as file:
+        file.write(damage)
+    sentence = r"^the storage 'journal:log' fails: .*; the same command goes on$"
+    with pytest.raises(ResourceError, match=sentence), storage_errors("journal:log"):
+        uses[use]()
+
+
+@pytest.mark.parametrize("failure", ["lock", "line"])
+def test_a_heart_goes_on_beating_when_a_journal_fails_for_a_while(
+    failure: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = tmp_path / "log"
+    worker = queue(f"journal:{journal}", name, make_plan(trials=1))
+
+    def beats() -> int:
+        return int(queue(f"journal:{journal}", name, make_plan(trials=1)).study.get_trials()[-1].user_attrs["beat"])
+
+    with take(worker) as claim:
+        time.sleep(4 * HEARTBEAT)
+        if failure == "lock":
+            with monkeypatch.context() as patch:
+                patch.setattr(JournalFileOpenLock, "release", _lost_lock)
+                time.sleep(4 * HEARTBEAT)
+            (tmp_path / "log.lock").unlink(missing_ok=True)
+        else:
+            whole = journal.read_bytes()
+            journal.write_bytes(whole + b"torn\n{}\n")
+            time.sleep(4 * HEARTBEAT)
+            journal.write_bytes(whole)
+        before, end = beats(), time.monotonic() + 10
+        while beats() == before:
+            assert time.monotonic() < end
+        claim.finish("complete", 1.0)
+    assert worker.is_done
+
+
+def _lost_lock(lock: JournalFileOpenLock) -> None:
+    """What Optuna does where another worker has taken the lock away, half a minute after it was last held."""
+    Path(lock._lock_file).unlink(missing_ok=True)
+    raise RuntimeError("Error: did not possess lock")
+
+
+def test_a_lock_that_was_taken_away_is_a_sentence(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = queue(f"journal:{tmp_path}/log", name)
+    monkeypatch.setattr(JournalFileOpenLock, "release", _lost_lock)
+    with (
+        pytest.raises(ResourceError, match="fails: Error: did not possess lock; the same"),
+        storage_errors("journal:log"),
+    ):
+        worker.take()
+
+
+@pytest.mark.parametrize("odd", ["run?1", "run%3F1", "run{1}", "run#1"])
+def test_any_folder_may_hold_the_file(odd: str, tmp_path: Path, name: str) -> None:
+    queue(f"sqlite:///{tmp_path}/{odd}/search.db", name)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.db")] == [f"{odd}/search.db"]
+    assert [path.name for path in tmp_path.iterdir()] == [odd]
+
+
 def test_passwords_are_hidden() -> None:
+    assert hide_password("postgresql://host/db?user=ann&password=s:e/cr@t&port=1") == (
+        "postgresql://host/db?user=ann&password=***&port=1"
+    )
+    assert hide_password("postgresql://ann:a@host:1/db?sslpassword=b&PASSWORD=c") == (
+        "postgresql://ann:***@host:1/db?sslpassword=***&PASSWORD=***"
+    )
     assert hide_password("postgresql://ann:s3:cr@host/db") == "postgresql://ann:***@host/db"
     assert hide_password("sqlite:///a:b@c") == "sqlite:///a:b@c"
 

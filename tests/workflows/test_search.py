@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from diskoop.errors import InputError, Stopped
+from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.search.plan import SearchPlan
 from diskoop.search.results import SearchResults
 from diskoop.search.storage import open_storage
@@ -184,7 +185,7 @@ def test_a_damaged_checkpoint_begins_anew(tmp_path: Path) -> None:
     claim.suggest()
     claim.release()
     results, _ = Search("mine", plan, tmp_path / "whole", Quiet()).run()
-    broken = tmp_path / "out" / "trials" / "000"
+    broken = tmp_path / "out" / "trials" / "000-0"
     shutil.copytree(tmp_path / "whole" / "trials" / "000", broken)
     (broken / "model.safetensors").unlink()
     (broken / "checkpoint.safetensors").write_bytes(b"damaged")
@@ -192,6 +193,80 @@ def test_a_damaged_checkpoint_begins_anew(tmp_path: Path) -> None:
     again, _ = Search("mine", plan, tmp_path / "out", reporter).run()
     assert any("begins anew: " in message for message in reporter.messages)
     assert again.trials[0].value == results.trials[0].value
+    assert [path.name for path in broken.parent.iterdir()] == ["000"]
+
+
+def one_trial() -> SearchPlan:
+    settings = PLAN["settings"] | {"spectrum": {"static": 2}, "model": {"k": 6, "h": 8}}
+    return SearchPlan.of(PLAN | {"space": {"loss.eig": [1.0]}, "settings": settings, "trials": 1, "pruner": "none"})
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_who_comes_back_too_late_leaves_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is suspended after its first validation, another one ends the trial, and the first trains on."""
+    late, original = Search("mine", one_trial(), tmp_path / "out", Quiet()), Search._on_validation
+    runs = tmp_path / "out" / "trials"
+    whole: dict[str, bytes] = {}
+
+    def fall_asleep(self: Search, claim: ClaimedTrial, done: float, row: dict[str, Any]) -> None:
+        original(self, claim, done, row)
+        if self is not late or whole:
+            return
+        late.queue.add_attempt(late.queue.frozen(claim.trial), 1)  # as who has waited for signs of life does
+        other = Search("mine", one_trial(), tmp_path / "out", Quiet())
+        results, _ = other.run()
+        assert [(each.state, each.attempts) for each in results.trials] == [("complete", 2)]
+        whole.update(contents(runs / "000"))
+
+    monkeypatch.setattr(Search, "_on_validation", fall_asleep)
+    late.run()
+    assert "trial 000 has been taken over by another worker" in late.reporter.messages  # type: ignore[attr-defined]
+    assert contents(runs / "000") == whole
+    assert len(read_metrics(RunFolder(runs / "000"))) == 12
+    assert [path.name for path in runs.iterdir()] == ["000"]
+
+
+def test_a_run_gets_its_name_though_its_worker_is_killed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "out" / "trials"
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "_name_runs", lambda self: None)
+        Search("mine", one_trial(), tmp_path / "out", Quiet()).run()
+    assert [path.name for path in runs.iterdir()] == ["000-0"]
+    whole = contents(runs / "000-0")
+    Search("mine", one_trial(), tmp_path / "out", Quiet()).run()
+    assert contents(runs) == {f"000/{name}": content for name, content in whole.items()}
+
+
+def test_settings_are_those_that_the_search_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base is edited while trials run."""
+    base, path = tmp_path / "base.yaml", tmp_path / "mine.yaml"
+    base.write_text(yaml.safe_dump(PLAN["settings"] | {"model": {"k": 6, "h": 8}, "spectrum": {"static": 2}}))
+    path.write_text(yaml.safe_dump({"base": "base.yaml", "space": {"loss.eig": [1.0, 2.0]}, "sampler": "grid"}))
+    original = Search._train
+
+    def edit(self: Search, *arguments: Any) -> Any:
+        base.write_text(base.read_text().replace("h: 8", "h: 5"))
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Search, "_train", edit)
+    Search("mine", SearchPlan.load(path), tmp_path / "out", Quiet()).run()
+    files = [*(tmp_path / "out").glob("trials/*/settings.yaml"), tmp_path / "out" / "best.yaml"]
+    assert [Settings.load(file).model.h for file in files] == [8, 8, 8]
+    assert SearchPlan.load(tmp_path / "out" / "plan.yaml").settings["model"]["h"] == 8
+
+
+def test_no_password_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = open_storage(f"sqlite:///{tmp_path}/search.db")
+    monkeypatch.setattr("diskoop.workflows.search.open_storage", lambda name: database)
+    url = "postgresql://host/db?user=ann&password=secret"
+    Search("mine", one_trial().model_copy(update={"storage": url}), tmp_path / "out", Quiet())
+    written = (tmp_path / "out" / "plan.yaml").read_text()
+    assert "storage: postgresql://host/db?user=ann&password=***" in written
 
 
 def test_a_trial_that_diverges_is_told_and_left(tmp_path: Path) -> None:
@@ -212,7 +287,7 @@ def test_a_trial_that_diverges_is_told_and_left(tmp_path: Path) -> None:
 def test_a_killed_worker_loses_no_trial(either: str, tmp_path: Path) -> None:  # noqa: F811
     """Two processes; one is killed in the middle of a training, and the other ends the whole search alone."""
     settings = PLAN["settings"] | {"train": {"steps": 700, "save_every": 5, "device": "cpu"}, "spectrum": {"static": 2}}
-    changes = {"name": "killed", "space": {"model.k": [6], "loss.eig": {"low": 0.1, "high": 10}}, "heartbeat": 0.5}
+    changes = {"name": "killed", "space": {"model.k": [6], "loss.eig": {"low": 0.1, "high": 10}}, "heartbeat": 1}
     path = write_plan(tmp_path / "search.yaml", **changes, storage=either, settings=settings, trials=3, pruner="none")
     words = ("search", "-c", str(path), "--out", str(tmp_path / "out"))
     workers = [start(*words, cwd=tmp_path) for _ in range(2)]
@@ -224,7 +299,9 @@ def test_a_killed_worker_loses_no_trial(either: str, tmp_path: Path) -> None:  #
     wait_for(lambda: any(checkpointed(run) for run in runs.glob("0*")), workers[0])
     run, before = next((run, checkpointed(run)) for run in runs.glob("0*") if checkpointed(run))
     queue = TrialQueue(open_storage(either), "killed", SearchPlan.load(path))
-    owner = queue.records()[int(run.name)].worker
+    place, _, attempt = run.name.partition("-")
+    assert attempt == "0"
+    owner = queue.records()[int(place)].worker
     (doomed,) = (worker for worker in workers if f":{worker.pid}" in str(owner))
     (survivor,) = (worker for worker in workers if worker is not doomed)
     doomed.kill()
@@ -235,15 +312,37 @@ def test_a_killed_worker_loses_no_trial(either: str, tmp_path: Path) -> None:  #
     text = "".join(lines[survivor.pid])
     found = queue.records()
     assert [each.state for each in found] == ["complete"] * 3
-    assert [each.attempts for each in found] == [1 + (each.name == run.name) for each in found]
+    assert [each.attempts for each in found] == [1 + (each.name == place) for each in found]
     complete = [each.user_attrs["place"] for each in queue.study.get_trials() if each.state.name == "COMPLETE"]
     assert sorted(complete) == [0, 1, 2]  # none twice
-    assert f"trial {run.name} of 3 once more: " in text
+    assert sorted(path.name for path in runs.iterdir()) == ["000", "001", "002"]
+    assert f"trial {place} of 3 once more: " in text
     steps = re.search(rf"goes on from the checkpoint in {run}\n(?:  .*\n)*?  (\d+) steps to go", text)
     assert steps is not None, text
     assert int(steps[1]) <= 700 - before
     begun = "".join("".join(each) for each in lines.values())
     assert len(re.findall(r"trial \d+ of 3: ", begun)) == 3
+
+
+@POSIX
+@pytest.mark.slow
+def test_a_suspended_worker_spoils_nothing(tmp_path: Path) -> None:
+    settings = PLAN["settings"] | {"train": {"steps": 400, "save_every": 5, "device": "cpu"}, "spectrum": {"static": 2}}
+    space = {"model.k": [6], "loss.eig": {"low": 0.1, "high": 10}}
+    write_plan(tmp_path / "mine.yaml", settings=settings, space=space, trials=1, pruner="none", heartbeat=1)
+    runs = tmp_path / "searches" / "mine" / "trials"
+    suspended = start("search", "-c", "mine.yaml", cwd=tmp_path)
+    wait_for(lambda: checkpointed(runs / "000-0") > 0, suspended)
+    suspended.send_signal(signal.SIGSTOP)
+    result = diskoop("search", "-c", "mine.yaml", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "trial 000 of 1 once more: " in result.stderr
+    whole = contents(runs)
+    assert {Path(name).parts[0] for name in whole} == {"000"}
+    suspended.send_signal(signal.SIGCONT)
+    _, errors = suspended.communicate(timeout=120)
+    assert (suspended.returncode, "trial 000 has been taken over by another worker" in errors) == (0, True), errors
+    assert contents(runs) == whole
 
 
 def checkpointed(run: Path) -> int:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -11,11 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from pydantic_core import ErrorDetails
 
 from diskoop.errors import InputError, quoted, suggest
+from diskoop.input_files import exists
 from diskoop.settings import (
     KINDS_IN_WORDS,
     NonNegativeInt,
     Number,
-    PositiveFloat,
     PositiveInt,
     Section,
     Settings,
@@ -41,13 +42,17 @@ DEFAULT_OBJECTIVE = {"explained": 1.0, "steady": 1.0, "cycle": 1.0, "kept": 1.0}
 WORST = -1.0  # what a figure counts at least: an untrained model's have no bound
 WANTED = KINDS_IN_WORDS | {"dict": "should map names to values"}
 MAX_GRID = 10**7  # points that are counted out
+MAX_WHOLE = 2**53  # of a range: larger ones are no floats, which samplers compute with
+GOLDEN = (5**0.5 - 1) / 2  # of a range: no whole number lies there but by chance
 LOCAL = (("data", "path"), ("data", "labels"), ("train", "device"))  # settings that differ from machine to machine
 
 
 def _plain_number(value: Any) -> Any:
     """A number, whole or not, as it was given."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise ValueError("should be a number")
+    if isinstance(value, int) and abs(value) > MAX_WHOLE:
+        raise ValueError("should be a number of at most 2**53, as whole numbers go")
     return value
 
 
@@ -66,25 +71,53 @@ class Range(Section):
     def _possible(self) -> Self:
         if self.low >= self.high:
             raise ValueError(f"low = {self.low} should be below high = {self.high}")
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"low = {self.low} is too far from high = {self.high}")
         if self.step is not None and self.step <= 0:
             raise ValueError(f"step = {self.step} should be above 0")
         if self.log and (self.low <= 0 or self.step is not None):
             raise ValueError(f"log: true takes low above 0 and no step, got {self.low} and {self.step}")
         if self.is_whole and isinstance(self.step, float):
             raise ValueError(f"whole numbers have whole steps, got step = {self.step}")
+        if self.step is not None and not self.is_whole and self._steps > MAX_GRID:
+            raise ValueError(f"step = {self.step} makes more than {MAX_GRID} steps from {self.low} to {self.high}")
+        if self.step is not None and self._steps.denominator > 1:
+            last = self.value(int(self._steps))
+            raise ValueError(f"step = {self.step} does not lead from {self.low} to high = {self.high} but to {last}")
         return self
 
     @property
     def is_whole(self) -> bool:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    def points(self) -> list[Any]:
-        """Every value, for a grid; an InputError where there is no step."""
-        step = self.step or (1 if self.is_whole and not self.log else None)
-        if step is None:
+    @property
+    def _steps(self) -> Fraction:
+        """How many steps there are from `low` to `high`."""
+        return (_exact(self.high) - _exact(self.low)) / _exact(self.step or 1)
+
+    @property
+    def size(self) -> int:
+        """How many values it has in a grid; an InputError where there is no step."""
+        if self.step is None and (self.log or not self.is_whole):
             raise InputError(f"a grid needs a step or a list of values, got low: {self.low}, high: {self.high}")
-        count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        return [self.low + i * step if self.is_whole else round(self.low + i * step, 12) for i in range(count)]
+        return int(self._steps) + 1
+
+    def value(self, index: int) -> Any:
+        """The value so many steps above `low`."""
+        value = _exact(self.low) + index * _exact(self.step or 1)
+        return int(value) if self.is_whole else float(value)
+
+    def inner(self) -> list[Any]:
+        """Values between the ends; a setting that takes them and the ends takes the whole range."""
+        if self.step is None and not self.is_whole:
+            return [self.low + GOLDEN * (self.high - self.low)]
+        last = int(self._steps)
+        return [self.value(index) for index in sorted({1, (last + 1) // 2, last - 1} - {0, last})]
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal number that somebody wrote: 0.1 is a tenth."""
+    return Fraction(str(number))
 
 
 def _choices(value: Any) -> Any:
@@ -102,7 +135,11 @@ def _weights(value: Any) -> Any:
     """A figure's name, a list of names, or their weights."""
     if isinstance(value, str):
         return {value: 1.0}
-    return dict.fromkeys(value, 1.0) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    if not all(isinstance(each, str) for each in value):
+        raise ValueError("should name figures")
+    return dict.fromkeys(value, 1.0)
 
 
 def _known_figures(value: dict[str, float]) -> dict[str, float]:
@@ -139,7 +176,7 @@ class SearchPlan(Section):
     """
 
     name: Annotated[str | None, AfterValidator(_named)] = None  # of the search in its storage; None is the file's
-    base: str | None = None  # a preset or a YAML file that the settings below change
+    base: str | None = None  # a preset or a YAML file whose settings are taken over below, once
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)  # {section: {key: value}}
     space: dict[str, Values]  # a setting's full name -> its values
     objective: Annotated[
@@ -150,11 +187,16 @@ class SearchPlan(Section):
     trials: PositiveInt | None = None  # None: every point of a grid
     seed: NonNegativeInt = 0
     storage: str | None = None  # what workers share; None is a file in the search's folder
-    heartbeat: PositiveFloat = 30.0  # seconds between signs of life of a worker
+    heartbeat: Annotated[float, Number, Field(ge=1, le=86_400)] = 30.0  # seconds between signs of life of a worker
 
     @classmethod
-    def of(cls, values: Any) -> "SearchPlan":
-        """A validated plan, or an InputError that names what is at fault."""
+    def of(cls, values: Any, folder: str | Path = "") -> "SearchPlan":
+        """A validated plan with the settings of its base, or an InputError that names what is at fault.
+
+        Args:
+            values: by their names.
+            folder: where the base may lie.
+        """
         if not isinstance(values, dict):
             raise InputError(f"a plan should map names ({', '.join(cls.model_fields)}) to values, got {quoted(values)}")
         try:
@@ -162,7 +204,7 @@ class SearchPlan(Section):
         except ValidationError as error:
             raise InputError("; ".join(_sentence(each) for each in error.errors())) from None
         plan._check()
-        return plan
+        return plan if plan.base is None else plan._with_base(Path(folder))
 
     @classmethod
     def load(cls, source: str | Path, changes: Mapping[str, Any] | None = None) -> "SearchPlan":
@@ -175,11 +217,7 @@ class SearchPlan(Section):
         values = load_yaml(source, "plans", "search plan")
         if isinstance(values, dict):
             values = values | {name: value for name, value in (changes or {}).items() if value is not None}
-        plan = cls.of({} if values is None else values)
-        beside = Path(source).parent / (plan.base or "")
-        if plan.base is not None and plan.base not in shipped("presets") and beside.is_file():
-            return plan.model_copy(update={"base": str(beside.resolve())})
-        return plan
+        return cls.of({} if values is None else values, Path(source).parent)
 
     def _check(self) -> None:
         if not self.space:
@@ -189,11 +227,12 @@ class SearchPlan(Section):
                 check_value(name, None)
             for value in _ends(values):
                 check_value(name, value)
-        for section, part in self.settings.items():
-            for key, value in part.items():
-                check_value(f"{section}.{key}", value)
-                if f"{section}.{key}" in self.space:
-                    raise InputError(f"{section}.{key} stands in settings and in space; keep one of them")
+            if isinstance(values, Range):
+                _check_inner(name, values)
+        _check_settings(self.settings)
+        given = [f"{section}.{key}" for section, part in self.settings.items() for key in part]
+        if twice := [name for name in given if name in self.space]:
+            raise InputError(f"{twice[0]} stands in settings and in space; keep one of them")
         if "train.seed" in self.space:
             raise InputError("train.seed in space: a search for the luckiest seed tells nothing of the settings")
         if self.sampler == "grid":
@@ -201,36 +240,46 @@ class SearchPlan(Section):
         elif self.trials is None:
             raise InputError(f"trials is missing: sampler {self.sampler} has no end of its own")
 
-    def base_settings(self) -> dict[str, Any]:
-        """What all trials have in common, {section: {key: value}}."""
-        base = {} if self.base is None else read_yaml(self.base)
-        return merged(base, self.settings)
+    def _with_base(self, folder: Path) -> "SearchPlan":
+        """This plan with what its base says among its settings, without what trials try: the file may change."""
+        assert self.base is not None
+        beside = folder / self.base
+        base = read_yaml(beside if self.base not in shipped("presets") and exists(beside) else self.base)
+        try:
+            _check_settings(base)
+        except InputError as error:
+            raise InputError(f"base {quoted(self.base)}: {error}") from None
+        fixed = {
+            section: {key: value for key, value in part.items() if f"{section}.{key}" not in self.space}
+            for section, part in base.items()
+        }
+        return self.model_copy(update={"base": None, "settings": merged(fixed, self.settings)})
 
     def trial_settings(self, params: Mapping[str, Any]) -> Settings:
         """The settings of a trial; an InputError where its values do not go together."""
-        return Settings.of(merged(self.base_settings(), nested(params)))
+        return Settings.of(merged(self.settings, nested(params)))
 
     def data_settings(self) -> Settings:
         """Settings with the data of the trials, or of the first where they differ in that, and their device."""
-        given = self.base_settings()
         first = {name: _ends(values)[0] for name, values in self.space.items() if name.startswith("data.")}
-        device = {key: value for key, value in given.get("train", {}).items() if key == "device"}
-        return Settings.of(merged({"data": given.get("data", {}), "train": device}, nested(first)))
+        device = {key: value for key, value in self.settings.get("train", {}).items() if key == "device"}
+        return Settings.of(merged({"data": self.settings.get("data", {}), "train": device}, nested(first)))
 
     def grid_size(self) -> int:
         """How many points the grid has."""
-        count = math.prod(len(_points(values)) for values in self.space.values())
+        count = math.prod(_size(values) for values in self.space.values())
         if count > MAX_GRID:
             raise InputError(f"the grid has {count} points, wanted {MAX_GRID} at most; sampler: tpe finds its own way")
         return count
 
     def grid_point(self, index: int) -> dict[str, Any]:
         """The point that the trial `index` tries: all points once, in an order that the seed shuffles."""
-        counts = [len(_points(values)) for values in self.space.values()]
+        counts = [_size(values) for values in self.space.values()]
         order = np.random.Generator(np.random.PCG64(self.seed)).permutation(math.prod(counts))
         places = np.unravel_index(int(order[index]), counts)
         return {
-            name: _points(values)[int(place)] for (name, values), place in zip(self.space.items(), places, strict=True)
+            name: values.value(int(place)) if isinstance(values, Range) else values[int(place)]
+            for (name, values), place in zip(self.space.items(), places, strict=True)
         }
 
     @property
@@ -261,7 +310,7 @@ class SearchPlan(Section):
         local = {section: {key for each, key in LOCAL if each == section} for section, _ in LOCAL}
         settings = {
             section: {key: value for key, value in part.items() if key not in local.get(section, ())}
-            for section, part in self.base_settings().items()
+            for section, part in self.settings.items()
         }
         return self.model_dump(include={"space", "objective", "sampler", "pruner", "seed"}) | {"settings": settings}
 
@@ -277,8 +326,26 @@ class SearchPlan(Section):
         return yaml.safe_dump(self.model_dump(exclude_none=True), sort_keys=False)
 
 
-def _points(values: Sequence[Any] | Range) -> list[Any]:
-    return values.points() if isinstance(values, Range) else list(values)
+def _check_settings(settings: Mapping[str, Mapping[str, Any]]) -> None:
+    """An InputError unless every setting exists and takes its value."""
+    for section, part in settings.items():
+        if not part and section not in Settings.model_fields:
+            check_value(section, None)
+        for key, value in part.items():
+            check_value(f"{section}.{key}", value)
+
+
+def _check_inner(name: str, values: Range) -> None:
+    """An InputError unless a setting takes what lies in a range, not only its ends."""
+    for value in values.inner():
+        try:
+            check_value(name, value)
+        except InputError as error:
+            raise InputError(f"{error}, which lies between low = {values.low} and high = {values.high}") from None
+
+
+def _size(values: Sequence[Any] | Range) -> int:
+    return values.size if isinstance(values, Range) else len(values)
 
 
 def _ends(values: Sequence[Any] | Range) -> list[Any]:

@@ -1,5 +1,6 @@
 """where workers share a search: SQLite, a journal file or PostgreSQL, and sentences about one that fails"""
 
+import os
 import re
 import sqlite3
 import time
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 FORMS = "sqlite:///FILE, journal:FILE or postgresql://USER@HOST/DATABASE"
 OPENINGS = 5  # attempts: workers that start together make the same tables
 LOCK_SECONDS = 60  # that a worker waits for another one's write
-PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+PASSWORDS = (re.compile(r"([?&](?:ssl)?password=)[^&\s]*", re.IGNORECASE), re.compile(r"(://[^:/@]*:)[^@]*(?=@)"))
+RECORD = b'{"op_code":'  # how a line of a journal begins
 
 
 def require_packages() -> None:
@@ -34,8 +36,12 @@ def hide_password(storage: str) -> str:
     Example:
         >>> hide_password("postgresql://ann:secret@host/db")
         'postgresql://ann:***@host/db'
+        >>> hide_password("postgresql://host/db?user=ann&password=secret")
+        'postgresql://host/db?user=ann&password=***'
     """
-    return PASSWORD.sub(r"\1:***@", storage)
+    for password in PASSWORDS:
+        storage = password.sub(r"\1***", storage)
+    return storage
 
 
 def open_storage(name: str) -> "BaseStorage":
@@ -58,24 +64,57 @@ def open_storage(name: str) -> "BaseStorage":
 
 
 def _opened(name: str, opening: Any) -> "BaseStorage":
-    from optuna.exceptions import OptunaError
-    from sqlalchemy.exc import SQLAlchemyError
-
     for attempt in range(OPENINGS):
         try:
-            storage: BaseStorage = opening()
+            with _translated():
+                storage: BaseStorage = opening()
+            _translate_errors(storage)
             storage.get_all_studies()
             return storage
         except ImportError as error:
             raise MissingDependencyError(
                 f"{hide_password(name)} needs {error.name}: pip install 'diskoop[search]'"
             ) from None
-        except (OptunaError, SQLAlchemyError, OSError, ValueError, KeyError, AssertionError, RuntimeError) as error:
+        except failures() as error:
             if attempt == OPENINGS - 1:
                 reason = _reason(error)
                 raise InputError(f"the storage {quoted(hide_password(name))} cannot be opened: {reason}") from None
             time.sleep(0.1 * 2**attempt)
     raise AssertionError
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What an opened storage raises where it fails; its other errors are answers."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return StorageInternalError, SQLAlchemyError
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what Python raises into one of `failures`.
+
+    A journal passes on whatever happens to it: a RuntimeError where its lock was taken away, a ValueError, KeyError,
+    TypeError or AttributeError for a damaged line. They are turned where they arise: later they could be a training's.
+    """
+    from optuna.exceptions import OptunaError, StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (OptunaError, SQLAlchemyError, ImportError):
+        raise
+    except Exception as error:
+        raise StorageInternalError(str(error)) from error
+
+
+def _translate_errors(storage: "BaseStorage") -> None:
+    from optuna.storages import BaseStorage
+
+    for name in vars(BaseStorage):
+        if not name.startswith("_"):
+            setattr(storage, name, _translated()(getattr(storage, name)))
 
 
 def _open_journal(path: Path) -> "BaseStorage":
@@ -84,7 +123,35 @@ def _open_journal(path: Path) -> "BaseStorage":
 
     path = path.expanduser().absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    return JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path))))
+
+    class Lock(JournalFileOpenLock):
+        """Whoever has it finds whole lines: one that a killed worker has begun would spoil the next."""
+
+        def acquire(self) -> bool:
+            super().acquire()
+            try:
+                _cut_torn_line(path)
+            except BaseException:
+                self.release()
+                raise
+            return True
+
+    return JournalStorage(JournalFileBackend(str(path), Lock(str(path))))
+
+
+def _cut_torn_line(journal: Path) -> None:
+    """Remove a last line that has no end. Nobody has read it: lines count when they are whole."""
+    with journal.open("rb+") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return
+        file.seek(-1, os.SEEK_END)
+        if file.read() == b"\n":
+            return
+        file.seek(0)
+        content = file.read()
+        start = content.rfind(b"\n") + 1
+        if content[start:].startswith(RECORD[: len(content) - start]):  # else it is no journal
+            file.truncate(start)
 
 
 def _open_sqlite(path: Path) -> "BaseStorage":
@@ -93,7 +160,12 @@ def _open_sqlite(path: Path) -> "BaseStorage":
 
     path = path.expanduser().absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}})
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False)  # a pool hands connections round
+
+    # Not as part of the URL, in which ?, % and braces would mean something, differently from version to version.
+    storage = RDBStorage("sqlite:///search.db", engine_kwargs={"creator": connect})
 
     # SQLite has no locks of rows. What is read and then written in one transaction must not change in between, or two
     # workers would take the same trial: so every transaction has the file for itself.
@@ -119,12 +191,9 @@ def _open_postgresql(url: str) -> "BaseStorage":
 @contextmanager
 def storage_errors(name: str) -> Iterator[None]:
     """Turn the failure of a storage in use into a ResourceError: a trial that was begun is taken up again."""
-    from optuna.exceptions import StorageInternalError
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         yield
-    except (StorageInternalError, SQLAlchemyError) as error:
+    except failures() as error:
         raise ResourceError(
             f"the storage {quoted(hide_password(name))} fails: {_reason(error)}; the same command goes on"
         ) from None
@@ -135,4 +204,4 @@ def _reason(error: BaseException) -> str:
     while (cause := error.__cause__ or getattr(error, "orig", None)) is not None:
         error = cause
     text = " ".join(str(error).split())
-    return PASSWORD.sub(r"\1:***@", text) or type(error).__name__
+    return hide_password(text) or type(error).__name__

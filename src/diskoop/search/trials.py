@@ -5,6 +5,9 @@ A trial of the plan has a place, 0 to `num_trials` - 1, and one or more attempts
 worker gives no sign of life, and then takes what waits. Two workers may add the same attempt: the one with the lower
 number counts, and whoever takes the other drops it. Before an attempt runs, the one before it is failed, in the one
 transaction that a worker who comes back too late would need as well: it ends as one or the other, never both.
+
+What all workers have in common is the attribute `plan` of a trial that is added as failed. Several workers that begin a
+search at once may each add one; the lowest number counts there, too.
 """
 
 import os
@@ -21,6 +24,7 @@ import numpy as np
 
 from diskoop.errors import InputError, quoted
 from diskoop.search.plan import Range, SearchPlan
+from diskoop.search.storage import failures
 
 if TYPE_CHECKING:
     import optuna
@@ -99,8 +103,7 @@ class ClaimedTrial:
 
         The first one says who this worker is.
         """
-        from optuna.exceptions import OptunaError, UpdateFinishedTrialError
-        from sqlalchemy.exc import SQLAlchemyError
+        from optuna.exceptions import UpdateFinishedTrialError
 
         count = 0
         while not self._ended.wait(self.queue.plan.heartbeat if count else 0):
@@ -112,7 +115,7 @@ class ClaimedTrial:
             except UpdateFinishedTrialError:
                 self.is_lost = True
                 return
-            except (OptunaError, SQLAlchemyError, OSError):
+            except failures():
                 continue
 
     def suggest(self) -> dict[str, Any]:
@@ -174,18 +177,26 @@ class TrialQueue:
         self.study = optuna.create_study(
             storage=storage, study_name=name, direction="maximize", load_if_exists=True, pruner=_pruner(plan)
         )
-        known = self.study.user_attrs.get("plan")
-        self.is_new = known is None
         identity = plan.identity()
+        known = self._common_plan()
         if known is None:
-            self.study.set_user_attr("plan", identity)
-        elif known != identity:
+            failed = optuna.trial.TrialState.FAIL
+            self.study.add_trial(optuna.create_trial(state=failed, user_attrs={"plan": identity}))
+            known = self._common_plan()
+            assert known is not None
+        if known != identity:
             differing = [key for key in identity if known.get(key) != identity[key]]
             raise InputError(
                 f"the storage holds another search called {quoted(name)}; what differs: {', '.join(differing)}; give "
                 "this plan a name, or another --out"
             )
         self._seen: dict[int, tuple[int | None, float]] = {}  # trial -> its last sign of life, and when it was new
+
+    def _common_plan(self) -> dict[str, Any] | None:
+        """The plan that was added first; None where there is none yet."""
+        trials = self.storage.get_all_trials(self.study._study_id, deepcopy=False)
+        plans = {each.number: each.user_attrs["plan"] for each in trials if "plan" in each.user_attrs}
+        return plans[min(plans)] if plans else None
 
     # --- work
 
@@ -213,6 +224,8 @@ class TrialQueue:
             taken = self.storage.set_trial_state_values(frozen._trial_id, TrialState.RUNNING)
         if not taken:
             return None
+        with _unless_finished():  # others judge by it whether this worker is gone
+            self.storage.set_trial_user_attr(frozen._trial_id, "heartbeat", self.plan.heartbeat)
         if not self._is_needed(frozen):
             with _unless_finished():
                 self.end(frozen._trial_id, "failed")
@@ -249,17 +262,20 @@ class TrialQueue:
 
         Signs of life are counted, and the time between them is measured on this machine: clocks need not agree.
         """
-        now, grace = time.monotonic(), MISSED_BEATS * self.plan.heartbeat
-        attempts = {(each.user_attrs["place"], each.user_attrs["attempt"]) for each in trials}
+        now = time.monotonic()
+        first: dict[tuple[int, int], int] = {}  # place and attempt -> number of the one that counts
+        for each in sorted(trials, key=lambda each: each.number):
+            first.setdefault((each.user_attrs["place"], each.user_attrs["attempt"]), each.number)
         for each in trials:
-            if each.state.name != "RUNNING":
+            place, attempt = each.user_attrs["place"], each.user_attrs["attempt"]
+            if each.state.name != "RUNNING" or first[place, attempt] != each.number:
                 continue
             beat = each.user_attrs.get("beat")
             if each.number not in self._seen or self._seen[each.number][0] != beat:
                 self._seen[each.number] = (beat, now)
                 continue
-            following = (each.user_attrs["place"], each.user_attrs["attempt"] + 1)
-            if now - self._seen[each.number][1] > grace and following not in attempts:
+            grace = MISSED_BEATS * each.user_attrs.get("heartbeat", self.plan.heartbeat)
+            if now - self._seen[each.number][1] > grace and (place, attempt + 1) not in first:
                 self._replace(each)
 
     def _replace(self, frozen: "FrozenTrial") -> None:
@@ -318,12 +334,22 @@ class TrialQueue:
     def _attempts(self) -> "list[FrozenTrial]":
         return [each for each in self.study.get_trials(deepcopy=False) if "place" in each.user_attrs]
 
-    def records(self) -> list[TrialRecord]:
-        """Every trial that was begun, in the plan's order."""
+    def _places(self) -> "dict[int, list[FrozenTrial]]":
+        """The attempts at each trial, the one that counts first."""
         places: dict[int, list[FrozenTrial]] = {}
         for each in self._attempts():
             places.setdefault(each.user_attrs["place"], []).append(each)
-        return [_record(place, places[place]) for place in sorted(places)]
+        return {place: sorted(places[place], key=_by_weight) for place in sorted(places)}
+
+    def records(self) -> list[TrialRecord]:
+        """Every trial that was begun, in the plan's order."""
+        return [_record(place, attempts) for place, attempts in self._places().items()]
+
+    def settled_attempts(self) -> dict[int, int]:
+        """Which attempt has brought each trial to its end, for those that have come there."""
+        return {
+            place: first.user_attrs["attempt"] for place, (first, *_) in self._places().items() if _is_settled(first)
+        }
 
     def importances(self) -> dict[str, float]:
         """How much of the objective's variance over complete trials each setting explains by itself, largest first.
@@ -353,8 +379,12 @@ def _is_settled(frozen: "FrozenTrial") -> bool:
     return frozen.state.name in ("COMPLETE", "PRUNED") or "error" in frozen.user_attrs
 
 
+def _by_weight(frozen: "FrozenTrial") -> tuple[bool, int, int]:
+    return not _is_settled(frozen), -frozen.user_attrs["attempt"], frozen.number
+
+
 def _record(place: int, attempts: "Sequence[FrozenTrial]") -> TrialRecord:
-    chosen = min(attempts, key=lambda each: (not _is_settled(each), -each.user_attrs["attempt"], each.number))
+    chosen = attempts[0]
     state = chosen.state.name.lower().replace("fail", "failed")
     if state == "failed" and not _is_settled(chosen):
         state = "waiting"  # its worker was killed between two steps of a release

@@ -1,7 +1,10 @@
 """search as a command: one of the workers that try the settings of a plan"""
 
+import re
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +17,15 @@ from diskoop.search.results import SearchResults
 from diskoop.search.storage import hide_password, open_storage, require_packages, storage_errors
 from diskoop.search.trials import ClaimedTrial, TakenOver, TrialQueue, TrialRecord
 from diskoop.settings import Settings
-from diskoop.storage import discard, write_errors, write_text
+from diskoop.storage import atomic_folder, discard, write_errors, write_text
 from diskoop.training import loop
-from diskoop.training.checkpoint import is_finished
 from diskoop.training.progress import ProgressBar, Reporter
 from diskoop.workflows.clips import choose_device
 from diskoop.workflows.console import Justify, print_lines, print_table
 
 SHOWN_TRIALS = 12  # in the table on the terminal
 MAX_POLL_SECONDS = 5.0  # between looks at what other workers do
+ATTEMPT = re.compile(r"(\d{3,})-(\d+)")  # a folder: of which trial, and which attempt at it
 LEFT = ("trial", "state")  # columns of text
 
 
@@ -73,10 +76,12 @@ class Search:
             require_classifier(data, choose_device(data.train.device))
         with write_errors(self.trials):
             self.trials.mkdir(parents=True, exist_ok=True)
+        has_trials = any(self.trials.iterdir())  # asked first: the storage knows a trial before it has a folder
         storage = open_storage(self.where)
         with storage_errors(self.where):
             self.queue = TrialQueue(storage, name, plan)
-        if self.queue.is_new and any(self.trials.iterdir()):
+            is_new = not self.queue.records()
+        if has_trials and is_new:
             raise InputError(
                 f"{str(self.trials)!r} holds trials that the storage {quoted(hide_password(self.where))} does not "
                 "know; choose another folder with --out, or the storage that they belong to"
@@ -103,12 +108,12 @@ class Search:
         Raises:
             Stopped: on Ctrl-C; the trial that was interrupted waits for the next worker.
         """
-        try:
-            with storage_errors(self.where):
+        with storage_errors(self.where):
+            try:
                 self._work()
                 results = self.results()
-        except KeyboardInterrupt:
-            raise self._stopped() from None
+            except KeyboardInterrupt:
+                raise self._stopped() from None
         files = [*results.write(self.folder), *results.draw(self.folder)]
         if results.trials and all(each.state == "failed" for each in results.trials):
             raise InputError(f"every trial failed, the first one so: {results.trials[0].error}")
@@ -125,8 +130,10 @@ class Search:
             if claim is not None:
                 is_waiting = False
                 self._try(claim)
+                self._name_runs()
                 self.results().write(self.folder)
             elif self.queue.is_done:
+                self._name_runs()
                 return
             else:
                 if not is_waiting:
@@ -151,10 +158,10 @@ class Search:
                 raise self._stopped() from None
 
     def _train_and_measure(self, claim: ClaimedTrial, params: Mapping[str, Any]) -> None:
-        settings, path = self.plan.trial_settings(params), self.trials / claim.name
+        settings, path = self.plan.trial_settings(params), self._attempt(claim.place, claim.attempt)
         progress = TrialReporter(self.reporter, lambda done, row: self._on_validation(claim, done, row))
         try:
-            run = self._train(settings, path, progress)
+            run = self._train(claim, settings, progress)
         except Pruned as pruned:
             seconds = sum(row["seconds"] for row in read_metrics(RunFolder(path)))
             claim.finish("pruned", seconds=seconds)
@@ -167,20 +174,42 @@ class Search:
         told = ", ".join(f"{name} {figure:.3f}" for name, figure in figures.items())
         self.reporter.log(f"trial {claim.name}: {value:.3f} ({told}) in {seconds:.0f} s; {self._best()}")
 
-    def _train(self, settings: Settings, path: Path, reporter: Reporter) -> Run:
-        """The finished run of a trial: trained, resumed from its checkpoint, or loaded."""
-        folder, again, device = RunFolder(path), "diskoop search", choose_device(settings.train.device)
-        if folder.settings.exists():
+    def _attempt(self, place: int, attempt: int) -> Path:
+        """The folder that this attempt alone writes to: whoever was suspended and wakes up spoils nobody's run."""
+        return self.trials / f"{place:03d}-{attempt}"
+
+    def _train(self, claim: ClaimedTrial, settings: Settings, reporter: Reporter) -> Run:
+        """The finished run of a trial: trained, from the checkpoint of an attempt before where there is one."""
+        again, device = "diskoop search", choose_device(settings.train.device)
+        path, *earlier = [self._attempt(claim.place, number) for number in range(claim.attempt, -1, -1)]
+        before = next((each for each in earlier if RunFolder(each).checkpoint.exists()), None)
+        if before is not None:
+            reporter.log(f"goes on from the checkpoint in {before}")
             try:
-                if not is_finished(folder):
-                    reporter.log(f"goes on from the checkpoint in {path}")
-                    loop.resume(path, reporter, again)
+                _copy_checkpoint(before, path)
+                loop.resume(path, reporter, again)
                 return load(path, device)
             except InputError as error:  # a checkpoint of another device, or a damaged one
                 reporter.log(f"begins anew: {error}")
                 discard(path)
         loop.train(settings, path, reporter=reporter, resume_command=again)
         return load(path, device)
+
+    def _name_runs(self) -> None:
+        """Call the run of every finished trial by the trial's number, and remove what other attempts at it have left.
+
+        The storage says which attempt counts, so any worker may do this, also for one that was killed before.
+        """
+        settled = self.queue.settled_attempts()
+        for path in sorted(self.trials.iterdir()):
+            found = ATTEMPT.fullmatch(path.name)
+            if found is None or int(found[1]) not in settled:
+                continue
+            with suppress(OSError, InputError):  # another worker was faster, or it is another user's
+                if settled[int(found[1])] == int(found[2]):
+                    path.replace(self.trials / found[1])
+                else:
+                    discard(path)
 
     def _on_validation(self, claim: ClaimedTrial, done: float, row: Mapping[str, Any]) -> None:
         explained = row.get("val.explained")
@@ -202,6 +231,15 @@ class Search:
         results = self.results()
         results.write(self.folder)
         return Stopped(f"stopped; {results.counts()}; the same command goes on")
+
+
+def _copy_checkpoint(source: Path, target: Path) -> None:
+    """Make a run that goes on from the checkpoint of another one, which may be written to meanwhile."""
+    with atomic_folder(target) as temporary:
+        one, other = RunFolder(source), RunFolder(temporary)
+        for file, copy in ((one.settings, other.settings), (one.checkpoint, other.checkpoint)):
+            with suppress(FileNotFoundError):  # whoever goes on from there says what is missing
+                shutil.copyfile(file, copy)
 
 
 def print_results(results: SearchResults) -> None:
