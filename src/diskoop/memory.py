@@ -8,9 +8,10 @@ from pathlib import Path
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container, "max" where there is none
 
 ALLOCATION_FAILED = re.compile(
-    # The last ones are all that oneDNN, threads and the loader of libraries say.
+    # The last ones are all that oneDNN, threads, the loader of libraries and Pillow's encoders say.
     r"malloc|bad_alloc|(can't|cannot|unable to) allocate|(out of|insufficient|not enough) memory"
-    r"|could not create a primitive|can't start new thread|cannot map zero-fill pages|failed to map segment",
+    r"|could not create a primitive|can't start new thread|cannot map zero-fill pages|failed to map segment"
+    r"|codec configuration error when writing",
     re.IGNORECASE,
 )
 

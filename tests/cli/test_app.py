@@ -104,6 +104,21 @@ def test_a_lack_of_memory_is_one_sentence(error: Exception, tmp_path: Path, monk
         diskoop("data", "oscillators", cwd=tmp_path)
 
 
+def test_an_error_of_no_number_without_memory_is_a_lack_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries raise an OSError of their own words where they get no memory, and one with a number is what it says."""
+    errors = [OSError("encoder failed"), OSError(errno.EIO, "input/output error")]
+
+    def raise_error(*_: object, **__: object) -> None:
+        raise errors[0]
+
+    monkeypatch.setattr("diskoop.data.open_data", raise_error)
+    assert diskoop("data", "oscillators", cwd=tmp_path) == (1, "", "diskoop: encoder failed\n")
+    monkeypatch.setattr(app, "is_exhausted", lambda: True)
+    assert diskoop("data", "oscillators", cwd=tmp_path).stderr.startswith("diskoop: there is not enough memory of the ")
+    del errors[0]
+    assert "input/output error" in diskoop("data", "oscillators", cwd=tmp_path).stderr
+
+
 class Broken(io.StringIO):
     """A stream that fails with an error."""
 

@@ -101,12 +101,12 @@ def main() -> None:
         _fail(str(error), 2)
     except (Stopped, ResourceError) as error:
         _fail(str(error), 1)
-    except OSError as error:  # a disk that fails, too many open files, a network that is gone
-        _fail(" ".join(str(error).split()), 1)
     except Exception as error:
-        if not (lacks_memory(error) or is_exhausted()):
+        if lacks_memory(error) or (getattr(error, "errno", None) is None and is_exhausted()):
+            _fail(memory_sentence(error), 1)
+        if not isinstance(error, OSError):  # a disk that fails, too many open files, a network that is gone
             raise
-        _fail(memory_sentence(error), 1)
+        _fail(" ".join(str(error).split()), 1)
     except SystemExit as end:
         if end.code == 130:  # typer's code for Ctrl-C
             _stopped()
