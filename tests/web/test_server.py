@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import webbrowser
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -123,7 +124,7 @@ def test_sound_is_heard(sound_client: TestClient, client: TestClient) -> None:
     ("path", "body", "sentence"),
     [
         ("/api/edit", {**SWAP, "factors": ["stattic"]}, "unknown factor 'stattic'; did you mean 'static'?"),
-        ("/api/edit", {**SWAP, "amount": 1e9}, "amount: input should be less than or equal to 10, got '1000000000.0'"),
+        ("/api/edit", {**SWAP, "amount": 1e9}, "amount: input should be less than or equal to 10, got 1000000000.0"),
         ("/api/edit", {**SWAP, "kind": "steal"}, "kind: input should be 'original'"),
         ("/api/edit", {**SWAP, "path": "/etc"}, "path: extra inputs are not permitted"),
         ("/api/edit", [], "the request: input should be"),
@@ -138,10 +139,53 @@ def test_mistakes_get_a_sentence(client: TestClient, path: str, body: Any, sente
     assert sentence in answer.json()["error"]
 
 
-def test_an_edit_in_an_address_is_checked_too(client: TestClient) -> None:
-    answer = client.get("/api/download", params={"edit": "{", "suffix": "webp"})
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [("{", "invalid JSON"), (json.dumps(SWAP)[:-1] + f', "seed": {"9" * 5000}}}', "number out of range")],
+    ids=["cut", "huge number"],
+)
+def test_an_edit_in_an_address_is_checked_too(client: TestClient, edit: str, sentence: str) -> None:
+    answer = client.get("/api/download", params={"edit": edit, "suffix": "webp"})
     assert answer.status_code == 422
-    assert "invalid JSON" in answer.json()["error"]
+    assert sentence in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status"),
+    [
+        ("POST", "/api/edit", b"[" * 100_000, 400),
+        ("POST", "/api/edit", b'{"seed": ' + b"9" * 5000 + b"}", 400),
+        ("POST", "/api/edit", b'{"\\ud800": 1, "kind": "swap", "receiver": "test/0"}', 422),
+        ("POST", "/api/edit", b"\xff", 400),
+        ("POST", "/api/edit", b"{", 422),
+        ("POST", "/api/rename", b'{"names": {"\\ud800": "a"}}', 422),
+        ("POST", "/api/upload", b"", 422),
+        ("GET", "/api/clips?split=%00", b"", 422),
+        ("GET", "/api/nothing", b"", 404),
+        ("DELETE", "/api/edit", b"", 405),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_every_refusal_is_a_sentence(client: TestClient, method: str, path: str, content: bytes, status: int) -> None:
+    answer = client.request(method, path, content=content, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert " " in answer.json()["error"]
+    assert not answer.json()["error"][0].isdigit()  # not the place of a letter in the request
+
+
+def test_a_mistake_of_ours_is_a_sentence_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "verdict", lambda _: 1 / 0)
+    with TestClient(client.app, base_url=HERE, raise_server_exceptions=False) as calm:
+        answer = calm.get("/api/verdict")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "/api/verdict failed with ZeroDivisionError; the terminal says more"}
+
+
+def test_no_option_of_the_command_line_is_advised(sound_client: TestClient) -> None:
+    answer = sound_client.post("/api/upload?name=a.wav", content=b"no sound")
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("a.wav")
+    assert "--" not in answer.json()["error"]
 
 
 def test_files_are_brought_and_refused(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +288,40 @@ def test_several_browsers_at_once(series_run: Path, tmp_path: Path) -> None:
         thread.join(30)
         session.close()
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_the_browser_is_opened_unless_told_not_to(
+    series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
+) -> None:
+    opened: list[str] = []
+    explorers: list[Explorer] = []
+
+    class Known(Explorer):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            explorers.append(self)
+            timer = threading.Timer(10, self.stop) if opens else threading.Timer(0, see, [self.url])
+            timer.daemon = True
+            timer.start()
+
+    def see(url: str) -> None:
+        """What a browser does, and the end of it."""
+        with urlopen(f"{url}api/run", timeout=60) as answer:
+            assert json.load(answer)["kind"] == "series"
+        explorers[0].stop()
+
+    def open_page(url: str) -> bool:
+        opened.append(url)
+        see(url)
+        return True
+
+    monkeypatch.setattr(server, "Explorer", Known)
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    result = diskoop("explore", str(series_run), "--port", "0", *([] if opens else ["--no-browser"]), cwd=tmp_path)
+    assert result.returncode == 0
+    assert f" at {explorers[0].url}\n" in result.stdout
+    assert opened == ([explorers[0].url] if opens else [])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

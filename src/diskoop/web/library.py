@@ -1,5 +1,6 @@
 """the clips that an explorer shows: examples or splits of a run's own data, and uploaded files"""
 
+import re
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,6 +21,20 @@ from diskoop.storage import cached_in, scratch_folder, write_errors
 UPLOADS = "uploads"  # the split of uploaded files
 EXAMPLES = "examples"  # the split of clips that come with a run
 MAX_PAGE = 200  # clips in a page of a listing
+# Advice to use an option of the command line: in brackets, or a clause of its own.
+OPTION_HINT = re.compile(r" \(--[a-z][^()]*\)|;[^;(]* --[a-z][^;(]*")
+
+
+def without_options(text: str) -> str:
+    """A sentence without advice to use options, which a page does not have.
+
+    Example:
+        >>> without_options("a.csv is empty (--skip-bad leaves it out)")
+        'a.csv is empty'
+        >>> without_options("hair and skin may go together; a larger --count parts them")
+        'hair and skin may go together'
+    """
+    return OPTION_HINT.sub("", text)
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ class ClipLibrary:
         try:
             everything = self._open()
         except InputError as error:
-            self.problem = str(error)
+            self.problem = without_options(str(error))
             return {}
         names: tuple[SplitName, ...] = ("test", "val", "train")
         sizes = {name: everything.split_size(name) for name in names}

@@ -19,12 +19,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException
 
-from diskoop.errors import InputError, ResourceError
+from diskoop.errors import InputError, ResourceError, quoted
 from diskoop.memory import memory_sentence
 from diskoop.stop_signals import stop_signals
 from diskoop.web.edits import EditRequest
-from diskoop.web.library import MAX_PAGE
+from diskoop.web.library import MAX_PAGE, without_options
 from diskoop.web.media import KINDS, download, speech_wav, to_payload
 from diskoop.web.session import Session
 
@@ -85,11 +86,11 @@ def _add_guard(app: FastAPI, token: str | None, hosts: tuple[str, ...]) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Bad input, and what the machine lacks, are answered with one sentence."""
+    """Bad input, what the machine lacks, and mistakes of our own are answered with one sentence."""
 
     @app.exception_handler(InputError)
     async def bad_input(_: Request, error: InputError) -> Response:
-        return _sentence(str(error), 422)
+        return _sentence(without_options(str(error)), 422)
 
     @app.exception_handler(ResourceError)
     async def lack(_: Request, error: ResourceError) -> Response:
@@ -102,6 +103,14 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> Response:
         return _sentence(_first_problem(error.errors()), 422)
+
+    @app.exception_handler(HTTPException)  # no such page, another method, JSON that is nested too deeply
+    async def refused(request: Request, error: HTTPException) -> Response:
+        return _sentence(f"{request.method} {request.url.path}: {error.detail.lower()}", error.status_code)
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        return _sentence(f"{request.url.path} failed with {type(error).__name__}; the terminal says more", 500)
 
 
 def _add_pages(app: FastAPI, session: Session) -> None:
@@ -222,9 +231,12 @@ def _parse_edit(text: str) -> EditRequest:
 def _first_problem(errors: Any) -> str:
     """The first of pydantic's errors as a sentence."""
     first = errors[0]
+    message = first["msg"] if first["msg"][1].isupper() else f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    if first["type"] == "json_invalid":
+        return f"the request: {message}"
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
-    got = "" if first["type"] == "missing" else f", got {str(first.get('input'))[:60]!r}"
-    return f"{place or 'the request'}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
+    got = "" if first["type"] == "missing" else f", got {quoted(first.get('input'), 60)}"
+    return f"{place or 'the request'}: {message}{got}"
 
 
 def _refusal(request: Request, hosts: tuple[str, ...], is_exposed: bool) -> str | None:
@@ -313,7 +325,8 @@ class Explorer:
     def serve(self, opens_browser: bool = False) -> None:
         """Answer requests until Ctrl-C or `stop`."""
         if opens_browser:
-            threading.Timer(0.5, lambda: webbrowser.open(self.url)).start()
+            # The socket listens already, so what the browser asks waits until it is answered.
+            threading.Thread(target=webbrowser.open, args=[self.url], daemon=True).start()
         with suppress(ValueError):  # not in the main thread
             for number in set(stop_signals()) - {signal.SIGINT, signal.SIGTERM}:  # which the server handles itself
                 signal.signal(number, lambda *_: self.stop())

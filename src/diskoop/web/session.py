@@ -16,7 +16,7 @@ from diskoop.run import Run, load, load_unfinished
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.training.checkpoint import is_finished
 from diskoop.web.edits import Editor
-from diskoop.web.library import UPLOADS, ClipId, ClipLibrary
+from diskoop.web.library import UPLOADS, ClipId, ClipLibrary, without_options
 from diskoop.web.media import kind_of
 
 MAX_MAP_CLIPS = 400  # points of a map
@@ -86,7 +86,7 @@ class Session:
                 "fitted_on": run.operator.fitted_on,
                 "modes": self._modes(),
                 "factors": self._factors(),
-                "notes": [] if run.factors is None else list(run.factors.notes),
+                "notes": [] if run.factors is None else [without_options(note) for note in run.factors.notes],
                 "can_undo": bool(self._undo),
             }
 
@@ -132,7 +132,7 @@ class Session:
         try:
             verdict = self.run.verdict()
         except InputError as error:
-            return {"sentences": [f"no verdict: {error}"], "problems": []}
+            return {"sentences": [f"no verdict: {without_options(str(error))}"], "problems": []}
         return {"sentences": verdict.sentences(), "problems": verdict.problems}
 
     # --- maps

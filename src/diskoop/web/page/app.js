@@ -2,7 +2,7 @@
 import { chart } from "./chart.js";
 import { Gallery } from "./gallery.js";
 import { ClipMap } from "./map.js";
-import { Clock, Stage, Video, spectrogram } from "./player.js";
+import { Clock, Stage, thumbnail } from "./player.js";
 import { Spectrum } from "./spectrum.js";
 import { Training } from "./training.js";
 import { byId, el, get, coalesce, post, postFile, showToast, short } from "./util.js";
@@ -27,15 +27,14 @@ const state = {
 
 const clock = new Clock();
 const stage = new Stage(clock);
-const spectrum = new Spectrum((modes) => {
-  choose({ modes, factors: [] });
-});
+const chooseModes = (modes) => choose({ modes, factors: [] });
+const spectrum = new Spectrum(byId("spectrum"), chooseModes);
 const gallery = new Gallery(pickClip);
 const map = new ClipMap(pickClip, (clips) => {
   showPanel("gallery");
   gallery.pick(clips);
 });
-const training = new Training(loadRun);
+const training = new Training(gallery, new Spectrum(byId("training-spectrum"), chooseModes), loadRun);
 
 /** The edit that the page shows now. */
 function currentEdit() {
@@ -55,14 +54,16 @@ function choose(change) {
 }
 
 function markSelection() {
+  byId("stage").hidden = state.receiver === null; // where the run's data are gone and nothing was brought yet
   for (const chip of byId("factors").querySelectorAll("[data-factor]")) {
     chip.setAttribute("aria-pressed", state.factors.includes(chip.dataset.factor));
   }
   const lit = state.facts.modes.filter((mode) => state.factors.some((name) => belongs(mode, name))).map((mode) => mode.index);
-  spectrum.mark(state.modes, lit);
+  for (const each of [spectrum, training.spectrum]) each.mark(state.modes, lit);
   byId("amount-text").textContent = short(state.amount);
   for (const node of byId("stage").querySelectorAll("[data-for]")) node.hidden = node.dataset.for !== state.kind;
   for (const tab of byId("edit-tabs").querySelectorAll("[data-edit]")) tab.setAttribute("aria-selected", tab.dataset.edit === state.kind);
+  byId("made").setAttribute("aria-labelledby", `tab-${state.kind}`);
   for (const card of document.querySelectorAll(".card")) {
     card.classList.toggle("receiver", card.dataset.clip === state.receiver);
     card.classList.toggle("donor", card.dataset.clip === state.donor);
@@ -164,27 +165,21 @@ function drawSeries(forecastFrom) {
 
 /** The result with growing amounts, from the receiver to the donor. */
 const drawFilm = coalesce(async () => {
-  if (state.facts.kind === "series") return;
   const edit = { ...currentEdit(), amount: 1 };
   const { stages } = await post(`/api/stages?count=${STAGES}`, edit);
+  const all = stages.flatMap(({ view }) => view.values ?? []); // series are drawn to one scale
   const cells = await Promise.all(
     stages.map(async ({ view }, index) => {
       const amount = index / (STAGES - 1);
-      let picture;
-      if (view.kind === "video") {
-        const video = new Video(`amount ${short(amount)}`);
-        await video.show(view);
-        video.draw(clock.frame);
-        picture = video.canvas;
-        picture.video = video;
-      } else picture = spectrogram(view, `amount ${short(amount)}`).querySelector("img");
+      const picture = await thumbnail(view, `amount ${short(amount)}`, all);
+      picture.video?.draw(clock.frame);
       return el("button", { type: "button", class: "film-cell", title: `amount ${short(amount)}`, onclick: () => setAmount(amount) }, picture, el("span", {}, short(amount)));
     }),
   );
   byId("film").replaceChildren(...cells);
 });
 clock.listeners.add((frame) => {
-  for (const canvas of byId("film").querySelectorAll("canvas")) canvas.video?.draw(frame);
+  for (const canvas of document.querySelectorAll("#film canvas, #swaps canvas")) canvas.video?.draw(frame);
   byId("scrub").value = frame;
   const { figure, forecastFrom } = stage.figures.result;
   const isForecast = state.kind === "forecast" && forecastFrom !== null && frame >= forecastFrom;
@@ -250,7 +245,6 @@ async function loadRun() {
   const isFirst = state.facts === null;
   if (!isFirst && facts.is_finished !== state.facts.is_finished) loadVerdict().catch((error) => showToast(error.message));
   state.facts = facts;
-  training.version = facts.version;
   document.title = `${facts.name} · diskoop explorer`;
   document.body.dataset.kind = facts.kind;
   byId("run-name").textContent = facts.name;
@@ -261,6 +255,7 @@ async function loadRun() {
   if (!state.factors.length && !state.modes.length) state.factors = [firstFactor(facts)];
   state.modes = state.modes.filter((index) => index < facts.k);
   spectrum.show(facts);
+  training.show(facts);
   drawFactors();
   map.forget();
   if (!isFirst) {
@@ -311,7 +306,8 @@ function recall() {
 function showPanel(name) {
   for (const tab of byId("panel-tabs").querySelectorAll("[data-panel]")) tab.setAttribute("aria-selected", tab.dataset.panel === name);
   for (const node of byId("clips").querySelectorAll(":scope > [data-for]")) node.hidden = node.dataset.for !== name;
-  if (name === "map") map.open(gallery.split, state.facts.factors.map((factor) => factor.name), state.factors[0] ?? "static");
+  if (name === "map" && gallery.split !== null) map.open(gallery.split, state.facts.factors.map((factor) => factor.name), state.factors[0] ?? "static");
+  training.open(name === "training");
 }
 
 async function uploadFile(file) {
@@ -462,11 +458,12 @@ async function start() {
   loadVerdict().catch((error) => showToast(error.message));
 }
 
-/** Two clips to begin with: the first, and one from the middle. */
+/** Two clips to begin with: the first, and one from the middle, or from another split where this has no other. */
 function firstClips() {
   if (gallery.split === null) return [null, null];
   const total = gallery.splits[gallery.split];
-  return [`${gallery.split}/0`, `${gallery.split}/${Math.floor(total / 2)}`];
+  const other = total === 1 && Object.keys(gallery.splits).find((split) => split !== gallery.split);
+  return [`${gallery.split}/0`, other ? `${other}/0` : `${gallery.split}/${Math.floor(total / 2)}`];
 }
 
 start().catch((error) => showToast(error.message));

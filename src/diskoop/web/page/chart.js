@@ -7,14 +7,21 @@ const LEFT = 46;
 const BOTTOM = 18;
 const TOP = 8;
 
-/** Round numbers between two values. */
-export function ticks(low, high, count = 3) {
+/** Round numbers between two values, `count` at most. */
+function ticks(low, high, count = 5) {
   const step = Math.pow(10, Math.floor(Math.log10((high - low) / count || 1)));
   const factor = [1, 2, 5, 10].find((f) => (high - low) / (f * step) <= count) ?? 10;
   const size = factor * step;
   const found = [];
   for (let value = Math.ceil(low / size) * size; value <= high + 1e-9 * size; value += size) found.push(value);
   return found;
+}
+
+/** Logarithms of 1, 3, 10, 30 and so on between two logarithms. */
+function logTicks(low, high) {
+  const found = [];
+  for (let decade = Math.floor(low); decade <= high; decade++) found.push(decade, decade + Math.log10(3));
+  return found.filter((value) => value >= low && value <= high);
 }
 
 /**
@@ -49,7 +56,7 @@ export function chart({ title, lines, xLabel = "frame", mark = null, logarithmic
       .join("");
   };
   const axis = [];
-  for (const value of ticks(low, high)) {
+  for (const value of logarithmic ? logTicks(low, high) : ticks(low, high)) {
     const shown = logarithmic ? Math.pow(10, value) : value;
     axis.push(svg("line", { x1: LEFT, x2: WIDTH - 6, y1: y(shown), y2: y(shown), class: "grid" }));
     axis.push(svg("text", { x: LEFT - 5, y: y(shown) + 3, "text-anchor": "end" }, short(shown)));
@@ -72,14 +79,15 @@ export function chart({ title, lines, xLabel = "frame", mark = null, logarithmic
   return el("figure", { class: "chart-box" }, el("figcaption", {}, title), picture);
 }
 
-/** A small picture of a series, without axes: all features, each between its own extremes. */
-export function sparkline(values) {
+/** A small picture of a series, without axes: each feature between its extremes in `all`. */
+export function sparkline(values, all = values) {
   const features = values[0].length;
   const lines = [];
   for (let feature = 0; feature < Math.min(features, 6); feature++) {
-    const column = values.map((row) => row[feature]).map((v) => (v === null ? 0 : v));
-    const low = Math.min(...column);
-    const extent = Math.max(...column) - low || 1;
+    const column = values.map((row) => row[feature] ?? 0);
+    const known = all.map((row) => row[feature] ?? 0);
+    const low = Math.min(...known);
+    const extent = Math.max(...known) - low || 1;
     const points = column.map((v, t) => `${((100 * t) / (column.length - 1 || 1)).toFixed(1)},${(58 - (56 * (v - low)) / extent).toFixed(1)}`);
     lines.push(svg("polyline", { points: points.join(" "), class: `line feature-${feature}` }));
   }

@@ -1,6 +1,5 @@
 // Clips in pages, filtered by split, label and name. A click makes one the receiver or the donor.
-import { sparkline } from "./chart.js";
-import { Video, spectrogram } from "./player.js";
+import { thumbnail } from "./player.js";
 import { byId, el, get, post, showToast } from "./util.js";
 
 const PAGE = 24;
@@ -56,7 +55,7 @@ export class Gallery {
     });
     const file = el("input", { type: "file", id: "file", class: "hidden" });
     const upload = el("label", { class: "button", for: "file" }, "Bring a file …");
-    byId("filters").replaceChildren(splits, ...filters, search, upload, file);
+    byId("filters").replaceChildren(...(this.split === null ? [] : [splits, ...filters, search]), file, upload);
   }
 
   change(choice) {
@@ -114,11 +113,11 @@ export class Gallery {
       el("span", { class: "name" }, shortened(clip.name)),
       el("span", { class: "muted" }, labels),
     );
-    this.thumbnail(clip, picture, card);
+    this.drawThumbnail(clip, picture, card);
     return card;
   }
 
-  async thumbnail(clip, picture, card) {
+  async drawThumbnail(clip, picture, card) {
     let view;
     try {
       view = await this.view(clip.id);
@@ -126,26 +125,21 @@ export class Gallery {
       picture.textContent = error.message;
       return;
     }
-    if (view.kind === "video") {
-      const video = new Video(clip.name);
-      await video.show(view);
-      picture.append(video.canvas);
-      let timer = null;
-      const stop = () => {
-        clearInterval(timer);
-        timer = null;
-        video.draw(0);
-      };
-      const play = () => {
-        timer ??= setInterval(() => video.draw((video.frame + 1) % view.frames), 150);
-      };
-      card.addEventListener("mouseenter", play);
-      card.addEventListener("mouseleave", stop);
-    } else if (view.kind === "sound") {
-      picture.append(spectrogram(view, clip.name).querySelector("img"));
-    } else {
-      picture.append(sparkline(view.values));
-    }
+    const drawn = await thumbnail(view, clip.name);
+    picture.append(drawn);
+    const { video } = drawn;
+    if (!video) return;
+    let timer = null;
+    const stop = () => {
+      clearInterval(timer);
+      timer = null;
+      video.draw(0);
+    };
+    const play = () => {
+      timer ??= setInterval(() => video.draw((video.frame + 1) % view.frames), 150);
+    };
+    card.addEventListener("mouseenter", play);
+    card.addEventListener("mouseleave", stop);
   }
 
   /** A clip as it was given; asked for once. */

@@ -1,4 +1,5 @@
 // Sequences on the page: video on a canvas, sound as a spectrogram with a player. One clock moves all videos.
+import { sparkline } from "./chart.js";
 import { byId, el } from "./util.js";
 
 const MILLISECONDS = 150;
@@ -88,6 +89,16 @@ export function spectrogram(view, label, mark = null) {
     el("div", { class: "picture" }, picture, line),
     el("span", { class: "axis" }, `0 to ${view.seconds.toFixed(2)} s`),
   );
+}
+
+/** A small picture of a sequence. Video has its first frame, and `video` to draw others; series stand within `all`. */
+export async function thumbnail(view, label, all = view.values) {
+  if (view.kind === "series") return sparkline(view.values, all);
+  if (view.kind === "sound") return spectrogram(view, label).querySelector("img");
+  const video = new Video(label);
+  await video.show(view);
+  video.canvas.video = video;
+  return video.canvas;
 }
 
 export function soundAddress(edit) {

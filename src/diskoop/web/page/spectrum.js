@@ -10,14 +10,23 @@ export function describe(mode) {
   const words = [`eigenvalue ${mode.index}: ${value}`, mode.static ? "static" : "dynamic", `modulus ${mode.modulus.toFixed(3)}`];
   if (mode.period !== null) words.push(`period ${short(mode.period)} frames`);
   if (mode.half_life !== null) words.push(`half-life ${short(mode.half_life)} frames`);
-  const [first] = Object.entries(mode.factors);
-  if (first) words.push(`${Math.round(100 * first[1])}% in ${first[0]}`);
+  const shares = Object.entries(mode.factors); // the largest first
+  if (shares.length) words.push(shareText(shares));
   return words.join(", ");
 }
 
+/** The factor that a mode belongs to; factors of the static part share modes, and some shares are negative. */
+function shareText(shares) {
+  const [name, largest] = shares[0];
+  if (shares.length === 1) return `factor ${name}`;
+  const share = largest / shares.reduce((total, [, each]) => total + each, 0);
+  return `${share > 0.5 ? "mostly" : "shared, most of it"} ${name} (${Math.round(100 * share)}%)`;
+}
+
 export class Spectrum {
-  /** onSelect(indices): the modes that were chosen, whole pairs. */
-  constructor(onSelect) {
+  /** box: where it is drawn. onSelect(indices): the modes that were chosen, whole pairs. */
+  constructor(box, onSelect) {
+    this.box = box;
     this.onSelect = onSelect;
     this.selected = new Set();
     this.marks = [];
@@ -27,12 +36,12 @@ export class Spectrum {
     this.modes = facts.modes;
     const farthest = Math.max(1, facts.radius, ...facts.modes.map((m) => m.modulus)) * 1.12;
     const still = facts.modes.filter((m) => m.static).map((m) => Math.hypot(m.re - 1, m.im));
-    const near = Math.max(...still, 1e-3) * 1.3;
+    const near = Math.max(...still) * 1.3;
     this.marks = [];
     const planes = [this.plane(facts, { x: 0, y: 0 }, farthest, "all eigenvalues")];
-    // Magnified only where it shows more than the whole plane does.
-    if (still.length && near < farthest / 2) planes.push(this.plane(facts, { x: 1, y: 0 }, near, `within ${short(near)} of 1`));
-    byId("spectrum").replaceChildren(...planes);
+    // Magnified only where it shows more than the whole plane does: not where all are 1.
+    if (near > 1e-6 && near < farthest / 2) planes.push(this.plane(facts, { x: 1, y: 0 }, near, `within ${short(near)} of 1`));
+    this.box.replaceChildren(...planes);
     this.mark();
   }
 

@@ -1,32 +1,76 @@
-// Curves of a training, and a watch on one that goes on.
+// Curves of a training, its present spectrum and a few swaps, and a watch on one that goes on.
 import { chart } from "./chart.js";
-import { byId, el, get, showToast } from "./util.js";
+import { thumbnail } from "./player.js";
+import { byId, coalesce, el, get, post, showToast } from "./util.js";
 
 const SECONDS = 5;
 const SECONDS_FINISHED = 20; // a finished run may go on again
+const PAIRS = 3; // that are swapped, always the same ones
 const UNINTERESTING = ["step", "epoch", "lr", "seconds", "waited"];
 
 export class Training {
-  /** onChange(): the run has a newer checkpoint, or is finished. */
-  constructor(onChange) {
+  /** gallery: of the clips that are swapped. onChange(): the run has a newer checkpoint, or is finished. */
+  constructor(gallery, spectrum, onChange) {
+    this.gallery = gallery;
+    this.spectrum = spectrum;
     this.onChange = onChange;
-    this.version = null;
+    this.run = null; // the facts of the run that is shown
     this.isFinished = false;
     this.drawn = null;
+    this.drawnVersion = null; // of the run whose swaps are drawn
+    this.isOpen = false;
+    this.drawSwaps = coalesce(() => this.swap());
   }
 
-  /** Show the curves, and go on asking: less often of a finished run, and without complaint if nobody answers. */
+  /** Show the run as it is now. */
+  show(run) {
+    this.run = run;
+    this.spectrum.show(run);
+    this.drawSwaps();
+  }
+
+  open(isOpen) {
+    this.isOpen = isOpen;
+    if (isOpen) this.ask();
+  }
+
+  /** Go on asking: less often of a finished run, and without complaint if nobody answers. */
   async watch() {
+    await this.ask();
+    setTimeout(() => this.watch(), (this.isFinished ? SECONDS_FINISHED : SECONDS) * 1000);
+  }
+
+  async ask() {
     try {
       const facts = await get("/api/training");
       this.draw(facts);
-      if (this.version !== null && facts.version !== this.version) await this.onChange();
-      this.version = facts.version;
+      if (facts.version !== this.run.version) await this.onChange();
       this.isFinished = facts.is_finished;
     } catch (error) {
       if (!this.isFinished) showToast(error.message);
     }
-    setTimeout(() => this.watch(), (this.isFinished ? SECONDS_FINISHED : SECONDS) * 1000);
+    this.drawSwaps();
+  }
+
+  /** A few receivers with a donor's static part, beside both; only while they can be seen. */
+  async swap() {
+    const { splits } = this.gallery;
+    const { version } = this.run;
+    if (!this.isOpen || !splits || version === this.drawnVersion) return;
+    const split = ["val", ...Object.keys(splits)].find((name) => splits[name] > 1);
+    const half = Math.floor((splits[split] ?? 0) / 2);
+    const rows = Array.from({ length: Math.min(PAIRS, half) }, async (_, index) => {
+      const [receiver, donor] = [`${split}/${index}`, `${split}/${index + half}`];
+      const made = await post("/api/edit", { kind: "swap", receiver, donor, factors: ["static"] });
+      const views = [await this.gallery.view(receiver), made.view, await this.gallery.view(donor)];
+      const all = views.flatMap(({ values }) => values ?? []); // series are drawn to one scale
+      const pictures = await Promise.all(views.map((view, at) => thumbnail(view, [receiver, made.caption, donor][at], all)));
+      return pictures.map((picture) => el("span", { class: "thumb", title: made.caption }, picture));
+    });
+    const cells = (await Promise.all(rows)).flat();
+    const titles = ["receiver", "with the donor's static part", "donor"].map((title) => el("span", { class: "muted" }, title));
+    byId("swaps").replaceChildren(...(cells.length ? [...titles, ...cells] : []));
+    this.drawnVersion = version;
   }
 
   draw({ rows, is_finished, version }) {
