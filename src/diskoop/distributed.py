@@ -9,8 +9,9 @@ import atexit
 import gc
 import os
 import re
+import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -258,6 +259,10 @@ def lost_processes() -> Iterator[None]:
         # NCCL's are a DistError; gloo has no class for them.
         if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
             raise
+        with suppress(ValueError):  # not in the main thread
+            # When one process has ended torchrun sends this to the others. They end by themselves, and must not be
+            # interrupted while they save and disconnect.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise LostProcessError(f"another process has ended or cannot be reached: {_first_line(error)}") from None
 
 

@@ -1,6 +1,7 @@
 """A disk without room: one sentence, exit code 1, nothing half-written, and everything works once there is room."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,33 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
+SEARCH = (
+    "search", "-c", "oscillators", "--trials", "1", "train.steps=10", "train.device=cpu", "--out", "search",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("storage", ["sqlite", "journal"])
+@pytest.mark.parametrize("room", [0, *(pytest.param(size, marks=pytest.mark.slow) for size in (60_000, 200_000))])
+def test_a_search_ends_with_a_sentence_and_goes_on_when_there_is_room(storage: str, room: int, tmp_path: Path) -> None:
+    """The first to find none may be the storage, the training of the trial, or a picture."""
+    words = (*SEARCH, *(("--storage", "journal:trials.log") if storage == "journal" else ()))
+    with small_disk(tmp_path / "disk", 4_000_000) as disk:
+        filler = fill(disk, room)
+        result = diskoop(*words, cwd=disk)
+        assert result.returncode == 1, result.stdout + result.stderr
+        assert "Traceback" not in result.stderr
+        sentence = result.stderr.strip().splitlines()[-1]
+        assert sentence.startswith(("diskoop: cannot write 'search/", "diskoop: the storage "))
+        assert "no space left on device" in sentence.lower() or "database or disk is full" in sentence
+        assert not [file for file in disk.rglob("*") if TEMPORARY in file.name]
+        filler.unlink()
+        start = time.monotonic()
+        again = diskoop(*words, cwd=disk)
+        assert again.returncode == 0, again.stderr
+        assert time.monotonic() - start < 60  # the trial was handed on; its worker would be given up after 120 s
+        assert "1 trial of 1: 1 complete" in (disk / "search" / "table.md").read_text()
+
+
 def _assert_refused(result: Result) -> None:
     assert result.returncode == 1, result.stdout + result.stderr
     sentence = result.stderr.strip().splitlines()[-1]
@@ -43,10 +71,13 @@ def _assert_refused(result: Result) -> None:
         ("forecast", "run"),
         ("report", "run"),
         ("data", "oscillators", "--out", "sheet.png"),
+        ("export", "run", "--format", "hub", "--out", "new"),
+        ("export", "run", "--format", "torch", "--out", "new"),
+        pytest.param(("export", "run", "--format", "onnx", "--out", "new"), marks=pytest.mark.slow),
         pytest.param(("evaluate", "run", "--limit", "32", "--no-baselines"), marks=pytest.mark.slow),
         ("train", *TINY_OVERRIDES, "train.epochs=1", "--out", "new"),
     ],
-    ids=lambda words: " ".join(words[:3]),
+    ids=lambda words: " ".join(words[:4]),
 )
 def test_a_command_ends_with_a_sentence_and_leaves_what_was_there(
     words: tuple[str, ...], room: int, disk: Path

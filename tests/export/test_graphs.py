@@ -1,6 +1,7 @@
 """What is exported computes what the run computes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -71,27 +72,6 @@ def test_a_graph_that_computes_something_else_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hub_folder_is_a_run_with_a_card(series_run: Path, tmp_path: Path) -> None:
-    result = diskoop("export", str(series_run), "--format", "hub", "--out", "out", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    folder = tmp_path / "out" / "hub"
-    assert "checkpoint.safetensors" not in {file.name for file in folder.iterdir()}
-    before, after = load(series_run), load(folder)
-    clips = before.data("test").select([0, 1])
-    one, other = (run.decompose(clips).swap("static", [1, 0]).decode() for run in (before, after))
-    assert np.array_equal(one, other)
-    assert after.require_factors().names == before.require_factors().names
-    config = json.loads((folder / "config.json").read_text())
-    assert (config["architecture"], config["model"]["k"], config["frame"]) == ("KoopmanAutoencoder", 8, [8])
-    card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: diskoop\n")
-    assert "Trained without labels on oscillators" in card
-    assert before.verdict().conclusion in card
-    assert (folder / "verdict.json").exists()
-    again = diskoop("export", str(series_run), "--format", "hub", "--out", "out", cwd=tmp_path)
-    assert (again.returncode, "'out' exists already" in again.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -106,6 +86,20 @@ def test_what_cannot_be_exported_is_told(words: list[str], told: str, series_run
     result = diskoop("export", str(series_run), *words, "--out", "out", cwd=tmp_path)
     assert (result.returncode, list(tmp_path.iterdir())) == (2, [])
     assert told in result.stderr
+
+
+def test_what_is_no_run_is_told(series_run: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(series_run, tmp_path / "damaged")
+    (damaged / "model.safetensors").write_bytes(b"damaged" * 100)
+    (tmp_path / "empty").mkdir()
+    for run, told in (
+        ("nothing", "no run at 'nothing': there is no such folder"),
+        ("empty", "no run at 'empty': settings.yaml is missing"),
+        ("damaged", "damaged/model.safetensors"),
+    ):
+        result = diskoop("export", run, "--format", "hub", "--out", "out", cwd=tmp_path)
+        assert (result.returncode, result.stderr.count("\n"), (tmp_path / "out").exists()) == (2, 1, False)
+        assert told in result.stderr
 
 
 def test_examples_of_one_frame_are_refused(series_run: Path) -> None:

@@ -1,6 +1,7 @@
 """Several processes that work together, as torchrun would start them, and what trainings in them compute."""
 
 import copy
+import json
 import os
 import signal
 import socket
@@ -10,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import zarr
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from torch import Tensor
@@ -21,6 +23,7 @@ from torch import Tensor
 from diskoop.cli import app
 from diskoop.data import register_data_set
 from diskoop.data.batches import Batch
+from diskoop.data.formats import stores
 from diskoop.data.sequences import Sequences, Units
 from diskoop.data.splits import split_in_order
 from diskoop.distributed import join
@@ -32,7 +35,7 @@ from diskoop.run_folder import RunFolder
 from diskoop.settings import DataSettings, Settings, parse_overrides
 from diskoop.training.cuda_graph import CapturedStep
 from diskoop.training.frozen_operator import fit_frozen_operator
-from diskoop.training.loop import Trainer, resume, train
+from diskoop.training.loop import Trainer, _load_splits, resume, train
 from diskoop.training.objective import Objective
 from diskoop.training.step import StepOutput
 from tests.helpers.training import Quiet
@@ -73,7 +76,14 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "an operator for each sequence": {
         "data": {"name": "video", "val_fraction": 0.3}, "train": _TRAIN, "spectrum": {"static": 1},
-        "model": {**_SMALL["model"], "operator_scope": "sequence", "ridge": 1e-6},  # 1e-9 magnifies rounding to 3e-7
+        "model": {**_SMALL["model"], "operator_scope": "sequence", "ridge": 1e-6},
+    },
+    "an operator for each sequence, usual ridge": {
+        "data": {"name": "video", "val_fraction": 0.3}, "train": _TRAIN, "spectrum": {"static": 1},
+        "model": {**_SMALL["model"], "operator_scope": "sequence"},
+    },
+    "store": {
+        **_SMALL, **_EVERYTHING, "data": {"path": "set.zarr", "shuffle_window": 16, "sample": 16}, "train": _TRAIN,
     },
 }  # fmt: skip
 
@@ -87,6 +97,13 @@ def _load(name: str, settings: DataSettings) -> Sequences:
         return Sequences.of(x, lengths=lengths, split_codes=split_codes, name=name)
     x = random.normal(size=(40, 8, 5)).cumsum(1)
     return Sequences.of(x, lengths=lengths, split_codes=split_codes, name=name, units=Units(dtype="float64"))
+
+
+def write_store(folder: Path) -> None:
+    """The Zarr store of the case of that name, in chunks of four sequences."""
+    x = np.random.default_rng(0).normal(size=(120, 6, 3)).cumsum(1) * [1, 100, 1]
+    group = zarr.open_group(str(folder / "set.zarr"), mode="w")
+    group.create_array("x", shape=x.shape, chunks=(4, *x.shape[1:]), dtype=x.dtype)[:] = x
 
 
 def register_sets() -> None:
@@ -134,10 +151,49 @@ def record_steps(case: str) -> dict[str, NDArray[Any]]:
             found[f"{step} gradient of {name}"] = weight.grad.numpy().copy()
     found |= {f"state {name}": tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
     found |= {f"validation {name}": np.array(value) for name, value in trainer._validate().items()}
-    operator = fit_frozen_operator(trainer.model, trainer.train_set, trainer.batch_size, trainer.processes)
+    operator = fit_frozen_operator(trainer.model, trainer.fitting_set, trainer.batch_size, trainer.processes)
     found["operator"] = operator.matrix.numpy()
     found["counts"] = np.array([operator.sequences, operator.steps])
     return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+class CountedFrames(np.ndarray[Any, np.dtype[Any]]):
+    """Frames that tell which of them were read."""
+
+    read: ClassVar[list[int]] = []  # first frames
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        self.read.append(int(key.start))
+        frames: NDArray[Any] = self.view(np.ndarray)[key]
+        return frames
+
+
+def record_reads() -> dict[str, list[float]]:
+    """Which sequences this process reads in each part of a training, and the variance that validations explain."""
+    settings = Settings.of(CASES["video"])
+    train_set, val_set = (
+        replace(part, frames=part.frames.view(CountedFrames)) for part in _load_splits(settings) if part is not None
+    )
+    found: dict[str, list[float]] = {"explained": []}
+
+    def note(part: str) -> None:
+        found[part] = sorted({first // train_set.shape[1] for first in CountedFrames.read})
+        CountedFrames.read.clear()
+
+    trainer = Trainer(settings, RunFolder(Path("none")), Quiet(), splits=(train_set, val_set))
+    note("begin")
+    trainer.estimate_cost()
+    note("estimate")
+    trainer.objective.train()
+    for batch in trainer.loader(trainer._batch_indices(0, trainer.steps_per_epoch)):
+        list(trainer._train_step(trainer._as_slice(batch)))
+    note("epoch")
+    for number in (1, 2):
+        found["explained"].append(trainer._validate()["explained"])
+        note(f"validation {number}")
+    fit_frozen_operator(trainer.model, trainer.fitting_set, trainer.batch_size, trainer.processes)
+    note("operator")
+    return found
 
 
 def record_edits(run_path: str) -> dict[str, NDArray[Any]]:
@@ -196,6 +252,7 @@ def main(words: list[str]) -> None:
     """
     torch.set_num_threads(1)
     register_sets()
+    stores.SMALL_CHUNK = 1  # chunks of a test are small, and are read one by one
     if words[:1] == ["disturb"]:
         disturb_last(int(words[1]), words[2])
         words = words[3:]
@@ -278,6 +335,8 @@ def record_cases(cases: Sequence[str]) -> None:
         found = record_captured(case)
         if processes.is_main:
             save_file(found, f"captured {case}.safetensors")
+    if "video" in cases:
+        Path(f"reads {processes.rank}.json").write_text(json.dumps(record_reads()))
 
 
 if __name__ == "__main__":

@@ -50,11 +50,30 @@ def test_there_and_back(operator: Tensor, snapshots: list[np.ndarray[Any, Any]])
     assert torch.allclose(operator_from_dmd(theirs).matrix, ours.matrix, atol=1e-7)
 
 
+def test_a_spectrum_goes_there_and_back(operator: Tensor) -> None:
+    spectrum = Spectrum.of(operator)
+    theirs = operator_to_dmd(spectrum)
+    known = spectrum.eigenvalues.numpy()
+    assert np.allclose(by_value(theirs.eigs), by_value(known), atol=1e-7)
+    for eigenvalue, mode in zip(theirs.eigs, theirs.modes.T, strict=True):  # theirs are ours but for a factor
+        ours = spectrum.from_modes[int(np.abs(known - eigenvalue).argmin())].numpy()
+        cosine = np.vdot(ours, mode) / np.linalg.norm(ours) / np.linalg.norm(mode)
+        assert abs(cosine) == pytest.approx(1, abs=1e-9)
+    back = Spectrum.of(operator_from_dmd(theirs).matrix)
+    assert torch.allclose(back.eigenvalues, spectrum.eigenvalues, atol=1e-7)
+    for static in (1, 2, 4):
+        assert torch.allclose(
+            back.projector(back.static(static)), spectrum.projector(spectrum.static(static)), atol=1e-7
+        )
+
+
 def test_fewer_modes_than_features_are_an_operator_of_that_rank(snapshots: list[np.ndarray[Any, Any]]) -> None:
     theirs = pydmd.DMD(svd_rank=3).fit(snapshots[1])
     ours = operator_from_dmd(theirs)
     assert (int(ours.rank), ours.matrix.shape) == (3, (7, 7))
     assert torch.linalg.matrix_rank(ours.matrix, rtol=1e-9) == 3
+    eigenvalues = Spectrum.of(ours.matrix).eigenvalues.numpy()
+    assert np.allclose(by_value(eigenvalues), by_value(np.append(theirs.eigs, np.zeros(4))), atol=1e-6)
     assert np.allclose(
         ours.advance(torch.from_numpy(snapshots[1].T)).T.numpy(), theirs.predict(snapshots[1]), atol=1e-8
     )

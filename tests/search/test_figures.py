@@ -1,19 +1,25 @@
-"""Figures of trials: on validation clips, without labels, and 1 where a swap is what it should be."""
+"""Figures of trials: on validation clips, and 1 where a swap is what it should be."""
 
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from diskoop.analysis.decomposition import Decomposition
+from diskoop.analysis.discovery.results import DiscoveryResult
+from diskoop.data.registry import DATA_SETS, DataSet
 from diskoop.errors import InputError
 from diskoop.evaluation.protocols.reconstruction import swap_consistency
+from diskoop.evaluation.protocols.swaps import chance_score
 from diskoop.evaluation.registry import EvalConfig
 from diskoop.run import Run, load
-from diskoop.search.figures import measure, require_validation
+from diskoop.search import figures
+from diskoop.search.figures import measure, require_classifier, require_validation
 from diskoop.settings import Settings
+from tests.helpers.known_models import POINTS, PROJECTORS, known_classifier, known_factors, linear_set, plain_run
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +74,42 @@ def test_a_search_takes_validation_clips() -> None:
     with pytest.raises(InputError, match=r"2 validation clips at least, and oscillators has 0; data.val_fraction=0.1"):
         require_validation(none)
     require_validation(none.replaced({"data": {"val_fraction": 0.1}}))
+
+
+# --- with labels
+
+
+@pytest.fixture
+def labelled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """A run around a known operator, and a classifier that never errs; labels of the test split mean nothing."""
+    clips = linear_set(6, seed=0)
+    splits = (np.arange(len(clips)) % 3).astype(np.int8)
+    random = np.random.Generator(np.random.PCG64(1))
+    labels = {name: np.where(splits == 2, random.permutation(codes), codes) for name, codes in clips.labels.items()}
+    clips = replace(clips, labels=labels, split_codes=splits)
+    monkeypatch.setitem(DATA_SETS, "linear", DataSet(lambda settings: clips, ()))
+    monkeypatch.setattr(figures, "load_or_train_classifier", lambda *_: known_classifier())
+    return plain_run(clips.split("train"), 2, data={"name": "linear"}, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (known_factors(PROJECTORS, names=dict(zip(PROJECTORS, "abc", strict=True))), 1.0),  # matched by swaps
+        (known_factors({"all": np.eye(4)}), chance_score([len(points) for points in POINTS.values()])),
+    ],
+    ids=["a factor for each label", "one for all"],
+)
+def test_the_score_is_of_factors_found_in_training_clips_and_judged_on_validation_clips(
+    labelled: Run, found: DiscoveryResult, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "find_factors", lambda run: found)
+    assert measure(labelled, ["score"])["score"] == pytest.approx(wanted, abs=0.05)  # chance is a frequency
+    assert labelled.folder.factors.exists()
+
+
+def test_data_without_labels_have_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    clips = replace(linear_set(1, seed=0), labels={}, split_codes=np.repeat(np.array([0, 1, 2], np.int8), 16))
+    monkeypatch.setitem(DATA_SETS, "linear", DataSet(lambda settings: clips, ()))
+    with pytest.raises(InputError, match="nothing in a linear set can be classified: it has no labels"):
+        require_classifier(Settings.of({"data": {"name": "linear"}}), "cpu")

@@ -253,6 +253,20 @@ def test_a_trial_that_does_worse_is_pruned(tmp_path: Path, name: str) -> None:
     assert worker.records()[-1].state == "pruned"
 
 
+def test_halving_goes_on_with_the_best_quarter_of_each_stage(tmp_path: Path, name: str) -> None:
+    worker = queue(f"journal:{tmp_path}/log", name, make_plan(trials=8, pruner="halving"))
+    claims = [take(worker) for _ in range(8)]
+    assert [claim.report(0.05, 0.0) for claim in claims] == [False] * 8  # too early
+    for place, claim in enumerate(claims[:6]):  # each is compared with those that came so far
+        assert claim.report(0.1, 0.5 - place / 100) == (place > 0)
+    good, fair = claims[6:]
+    assert not good.report(0.1, 0.9)
+    assert not fair.report(0.1, 0.8)  # the second of eight
+    assert not good.report(0.2, 0.0)  # between two stages
+    assert not good.report(0.4, 0.9)
+    assert fair.report(0.4, 0.8)  # the second of two
+
+
 def test_importances_find_what_matters(tmp_path: Path, name: str) -> None:
     space = {"model.k": [8, 12, 16], "loss.eig": {"low": 0.0, "high": 1.0}, "spectrum.radius": [0]}
     worker = queue(f"journal:{tmp_path}/log", name, make_plan(trials=16, space=space))

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import yaml
 
 from diskoop.errors import InputError, Stopped
+from diskoop.evaluation import classifiers
+from diskoop.run import load
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.search.plan import SearchPlan
 from diskoop.search.results import SearchResults
@@ -133,6 +136,41 @@ def test_a_mistake_is_a_sentence(words: list[str], sentence: str, tmp_path: Path
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert sentence in result.stderr
     assert not list(tmp_path.glob("searches/*/trials/*"))
+
+
+def test_a_search_by_labels_scores_the_factors_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a classifier of a hundred steps, which tells three labels of five."""
+    monkeypatch.setenv("DISKOOP_CACHE", str(tmp_path))
+    monkeypatch.setattr(classifiers, "train_classifier", partial(classifiers.train_classifier, steps=100))
+    space = {"model.k": [8], "spectrum.static": [3]}
+    write_plan(tmp_path / "mine.yaml", space=space, objective="score", trials=1)
+    facts = answer("search", "-c", "mine.yaml", cwd=tmp_path)
+    (trial,) = facts["trials"]
+    assert list(trial["figures"]) == ["score"]
+    assert 0.4 < trial["value"] == trial["figures"]["score"] < 1
+    assert load(tmp_path / "searches" / "mine" / "trials" / "000").require_factors().names
+    blind = partial(classifiers.train_classifier, steps=1)
+    monkeypatch.setattr(classifiers, "train_classifier", blind)
+    monkeypatch.setenv("DISKOOP_CACHE", str(tmp_path / "empty"))
+    result = diskoop("search", "-c", "mine.yaml", "--out", "other", cwd=tmp_path)
+    assert (result.returncode, (tmp_path / "other").exists()) == (2, False)  # before anything is trained
+    assert "the classifier is too poor to score anything: level: its accuracy is" in result.stderr
+
+
+def test_what_is_no_plan_or_no_folder_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tag.yaml").write_text("space: !!python/object:os.system {}\n")
+    (tmp_path / "binary.yaml").write_bytes(bytes(range(128, 256)))
+    (tmp_path / "folder.yaml").mkdir()
+    for words, told in (
+        (("-c", "tag.yaml"), "the tag !!python/object:os.system has no place in settings"),
+        (("-c", "binary.yaml"), "cannot read settings from 'binary.yaml': 'utf-8' codec"),
+        (("-c", "folder.yaml"), "'folder.yaml' is a folder, wanted a file"),
+        (("-c", "oscillators", "--out", "tag.yaml"), "cannot write 'tag.yaml/trials': Not a directory"),
+    ):
+        result = diskoop("search", *words, cwd=tmp_path)
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+        assert told in result.stderr
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_trials_that_all_fail_are_an_error(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """encoder, decoder and swaps of a run as graphs in the data's units: torch.export and ONNX, compared with the model"""
 
+import io
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -130,7 +131,9 @@ Compute = Callable[[list[Tensor]], NDArray[Any]]  # inputs -> the output of what
 
 
 def _write_torch(program: torch.export.ExportedProgram, path: Path, graph: Graph) -> Compute:
-    torch.export.save(program, path)
+    written = io.BytesIO()  # torch, writing by itself, ends the process where the disk is full
+    torch.export.save(program, written)
+    path.write_bytes(written.getbuffer())
     module = torch.export.load(path).module()
     return lambda inputs: np.asarray(module(*inputs))
 

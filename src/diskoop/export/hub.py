@@ -1,6 +1,8 @@
 """a run as a folder for model hubs: its files, config.json and a model card with its verdict and scores"""
 
+import filecmp
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,19 @@ import yaml
 
 import diskoop
 from diskoop.errors import InputError
+from diskoop.evaluation.results import read_results
 from diskoop.factors_file import save_factors
 from diskoop.run import Run
-from diskoop.run_folder import RunFolder
+from diskoop.run_folder import PRETRAINED, RunFolder, pretrained_names
 from diskoop.scores_file import load_scores
 from diskoop.storage import write_text
 
 CONFIG_FORMAT = "diskoop hub 1"
+SCORES = {
+    "score": "a label shows the donor's value where its factors are swapped, chance elsewhere; 1 is perfect",
+    "kept": "how often a label keeps its value while the factors of another are swapped",
+    "floor": "the score of changing nothing",
+}
 
 
 def write_hub_folder(run: Run, folder: Path) -> list[Path]:
@@ -70,6 +78,7 @@ def model_card(run: Run) -> str:
     kind = "video" if len(run.frame_shape) == 3 else "sound" if run.units.rate is not None else "series"
     front = {
         "library_name": "diskoop",
+        "license": _license(run),
         "tags": ["disentanglement", "koopman", kind, "unsupervised"],
         "datasets": [] if data.name is None else [f"diskoop:{data.name}"],
     }
@@ -125,13 +134,26 @@ def _verdict_lines(run: Run) -> list[str]:
         return [f"No verdict: {error}."]
 
 
+def _license(run: Run) -> str:
+    """The package's own for weights that come with it; what a user has trained is the user's to license."""
+    shipped = (PRETRAINED / name / run.folder.model.name for name in pretrained_names())
+    return "mit" if any(filecmp.cmp(run.folder.model, model, shallow=False) for model in shipped) else "other"
+
+
 def _score_lines(run: Run) -> list[str]:
+    """What `factors --score` and `evaluate` have measured, where they have."""
+    lines = []
     scores = None if run.factors is None else load_scores(run.folder, run.model, run.factors)
-    if scores is None or scores.get("score") is None:
-        return []
-    return [
-        "",
-        "| score | value |",
-        "|---|---|",
-        *(f"| {name} | {scores[name]:.3f} |" for name in ("score", "kept", "floor") if scores.get(name) is not None),
-    ]
+    if scores is not None and scores.get("score") is not None:
+        names = [name for name in SCORES if scores.get(name) is not None]
+        lines += ["", "### Factors and labels", "", "| score | value | |", "|---|---:|---|"]
+        lines += [f"| {name} | {scores[name]:.3f} | {SCORES[name]} |" for name in names]
+        lines += ["", f"On {scores['clips']} test clips; {scores['classifier']}."]
+    if run.folder.evaluation.exists():
+        lines += ["", "### Evaluation"]
+        try:
+            _, text = read_results(run.folder.evaluation).markdown().split("\n", 1)  # without its title
+            lines += re.sub("^#", "##", text, flags=re.MULTILINE).splitlines()
+        except InputError as error:
+            lines += ["", f"No tables: {error}."]
+    return lines

@@ -94,6 +94,8 @@ class DMD:
 def operator_from_dmd(dmd: Any) -> Operator:
     """The operator of a fitted PyDMD object, whose modes may be fewer than its features.
 
+    Its spectrum, with an eigenvalue 0 for each missing mode, is `Spectrum.of(operator.matrix)`.
+
     Args:
         dmd: anything with `modes` (features, rank), `eigs` (rank,) and `snapshots` (features, time), of real ones.
 
@@ -113,10 +115,10 @@ def operator_from_dmd(dmd: Any) -> Operator:
     return Operator(torch.from_numpy(A.real.T.copy()), rank, condition, 1, steps, "a PyDMD object")
 
 
-def operator_to_dmd(operator: Operator) -> Any:
-    """A fitted PyDMD object with this operator's eigenvalues and modes, for its plots and tools.
+def operator_to_dmd(operator: Operator | Spectrum) -> Any:
+    """A fitted PyDMD object with the eigenvalues and modes of an operator or a spectrum, for its plots and tools.
 
-    It is fitted to the pairs (x, A x) of the unit vectors x, which determine A.
+    It is fitted to the pairs (x, A x) of the unit vectors x, which determine A. The modes are in PyDMD's order.
     """
     try:
         from pydmd import DMD as PyDMD  # noqa: N811 - this module has a DMD of its own

@@ -1,5 +1,6 @@
 """where workers share a search: SQLite, a journal file or PostgreSQL, and sentences about one that fails"""
 
+import errno
 import os
 import re
 import sqlite3
@@ -22,7 +23,7 @@ RECORD = b'{"op_code":'  # how a line of a journal begins
 
 
 def require_packages() -> None:
-    """An MissingDependencyError error where the extra `search` is not installed."""
+    """A MissingDependencyError where the extra `search` is not installed."""
     try:
         import optuna
     except ImportError:
@@ -52,6 +53,7 @@ def open_storage(name: str) -> "BaseStorage":
 
     Raises:
         InputError: it has another form, or cannot be opened.
+        ResourceError: the disk is full.
     """
     scheme, _, place = name.partition(":")
     if scheme == "journal" and place:
@@ -76,9 +78,9 @@ def _opened(name: str, opening: Any) -> "BaseStorage":
                 f"{hide_password(name)} needs {error.name}: pip install 'diskoop[search]'"
             ) from None
         except failures() as error:
-            if attempt == OPENINGS - 1:
-                reason = _reason(error)
-                raise InputError(f"the storage {quoted(hide_password(name))} cannot be opened: {reason}") from None
+            if (full := _is_full(error)) or attempt == OPENINGS - 1:
+                sentence = f"the storage {quoted(hide_password(name))} cannot be opened: {_reason(error)}"
+                raise (ResourceError if full else InputError)(sentence) from None
             time.sleep(0.1 * 2**attempt)
     raise AssertionError
 
@@ -199,9 +201,20 @@ def storage_errors(name: str) -> Iterator[None]:
         ) from None
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost error in one line."""
+def _innermost(error: BaseException) -> BaseException:
     while (cause := error.__cause__ or getattr(error, "orig", None)) is not None:
         error = cause
-    text = " ".join(str(error).split())
+    return error
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether the disk of a file of SQLite or of a journal is full."""
+    inner = _innermost(error)
+    is_sqlite = isinstance(inner, sqlite3.Error) and getattr(inner, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return is_sqlite or (isinstance(inner, OSError) and inner.errno in (errno.ENOSPC, errno.EDQUOT))
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost error in one line."""
+    text = " ".join(str(_innermost(error)).split())
     return hide_password(text) or type(error).__name__

@@ -586,10 +586,17 @@ class Trainer:
 
     @cached_property
     def val_variance(self) -> float:
-        """Variance of the validation frames in the model's units, averaged as `loss.reduction` averages errors."""
+        """Variance of the validation frames in the model's units, averaged as `loss.reduction` averages errors.
+
+        The main process alone reads the whole split for it.
+        """
         assert self.val_set is not None
-        variances = np.square(frame_deviations(self.val_set) / np.asarray(self.val_set.units.scale))
-        return float(variances.mean() if self.settings.loss.reduction == "element" else variances.sum())
+        variance = torch.zeros((), dtype=torch.float64)
+        if self.processes.is_main:
+            variances = np.square(frame_deviations(self.val_set) / np.asarray(self.val_set.units.scale))
+            variance.fill_(variances.mean() if self.settings.loss.reduction == "element" else variances.sum())
+        self.processes.broadcast([variance])
+        return variance.item()
 
     def _validation_batches(self) -> list[NDArray[np.int64]]:
         """Validation batches in a fixed shuffled order: neighbours in a set are similar and excite few static modes.
@@ -728,4 +735,5 @@ def _catch_stop_signals() -> Iterator[list[int]]:
         yield caught
     finally:
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is catch:  # SIGTERM is ignored once a process is lost
+                signal.signal(number, handler)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from diskoop.errors import Diverged, InputError, Stopped, quoted
+from diskoop.errors import Diverged, InputError, ResourceError, Stopped, quoted
 from diskoop.run import Run, load
 from diskoop.run_folder import RunFolder, read_metrics
 from diskoop.search.figures import measure, require_classifier, require_validation
@@ -156,6 +156,10 @@ class Search:
             except (Stopped, KeyboardInterrupt):
                 claim.release()
                 raise self._stopped() from None
+            except ResourceError:  # a full disk: whoever goes on need not wait until this worker is given up
+                with suppress(ResourceError), storage_errors(self.where):
+                    claim.release()
+                raise
 
     def _train_and_measure(self, claim: ClaimedTrial, params: Mapping[str, Any]) -> None:
         settings, path = self.plan.trial_settings(params), self._attempt(claim.place, claim.attempt)
