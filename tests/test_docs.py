@@ -31,6 +31,7 @@ PAGES = {
     if "_build" not in path.parts
 }
 EXTENDING = "docs/extending.md"
+LONG_PAGES = ("docs/export.md", "docs/factors.md", "docs/report.md")
 COMMANDS: dict[str, click.Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SETTING = re.compile(r"\b((?:data|model|spectrum|loss|train)\.[a-z_]+)=")
 
@@ -51,7 +52,9 @@ def programs() -> Iterator[object]:
             else:
                 parts[-1] += f"\n{code}"
         for number, code in enumerate(parts):
-            slow = [pytest.mark.slow] if '"voices"' in code else []  # they take half a minute to synthesise
+            # Voices take half a minute to synthesise, and graphs and reports some seconds to write.
+            is_slow = '"voices"' in code or name in LONG_PAGES
+            slow = [pytest.mark.slow] if is_slow else []
             yield pytest.param(name, code, marks=slow, id=f"{name}-{number}")
 
 

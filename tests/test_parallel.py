@@ -50,6 +50,7 @@ def test_gradients_are_as_they_were_between_chunks() -> None:
         assert not z.requires_grad
 
 
+@pytest.mark.slow
 def test_chunks_that_nobody_takes_and_errors_between_them_end_the_work(series_run: Path, tmp_path: Path) -> None:
     """The main process stops taking chunks, works on, and fails while the other still has one of its own."""
     main, other = end(start_processes(PROCESSES, "break off", str(series_run), count=2, cwd=tmp_path))

@@ -67,6 +67,7 @@ def test_factors_have_the_names_of_labels(made: tuple[Made, Path]) -> None:
     assert any(matched.values())
 
 
+@pytest.mark.slow
 def test_parts_that_are_not_divided_are_one_factor_each(
     series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

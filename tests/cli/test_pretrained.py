@@ -117,7 +117,7 @@ def test_an_unknown_name_is_one_sentence(words: tuple[str, ...], package: Path, 
     [
         ("puppets", {"hair", "top", "pants", "skin", "action"}, np.uint8),
         ("faces", {"subject", "expression"}, np.uint8),
-        ("voices", {"voice", "speech"}, np.float32),
+        pytest.param("voices", {"voice", "speech"}, np.float32, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_in_the_package_works_at_once(

@@ -568,6 +568,7 @@ def oscillators(folder: Path) -> tuple[Run, EvalContext]:
     return run, context_of(train, clips, classifier, motion_label="slow")
 
 
+@pytest.mark.slow
 def test_a_model_that_leaks_has_a_perfect_accuracy_and_no_score(
     oscillators: tuple[Run, EvalContext], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,8 @@ ON_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_availa
 @pytest.mark.parametrize(
     ("base", "changes", "steps"),
     [
-        (SIGNAL, {}, 50),
+        (SIGNAL, {}, 10),
+        pytest.param(SIGNAL, {}, 50, marks=pytest.mark.slow),
         (SIGNAL, {"loss": {"cycle": 0.0, "reduction": "frame"}, "train": {"grad_clip": None}}, 10),
         (SIGNAL, {"spectrum": {"order": "modulus", "dynamic_penalty": "ball"}, "loss": {"stat": 0.3, "eig": 2}}, 10),
         (SIGNAL, {"loss": {"pred": 0.0}}, 10),
@@ -143,8 +144,8 @@ def test_padding_is_padded_further() -> None:
     short = Sequences(data.frames, data.starts, lengths, units=data.units, name="short")
     assert short.mask is not None
     assert short.read_batch(np.arange(20, 30), torch.float64)[1] is None
-    ours, weights = run(settings, fast, 50, short)
-    theirs, others = run(settings, plain, 50, short)
+    ours, weights = run(settings, fast, 24, short)
+    theirs, others = run(settings, plain, 24, short)
     assert [one.terms for one in ours] == [pytest.approx(other.terms, rel=1e-6, abs=1e-12) for other in theirs]
     assert all(torch.allclose(weight, others[name], rtol=1e-9, atol=1e-12) for name, weight in weights.items())
 

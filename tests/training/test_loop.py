@@ -650,7 +650,7 @@ def test_patience_ends_training_and_the_best_weights_are_taken(impatient: Path) 
     assert not all(torch.equal(tensor, checkpoint[f"model.{name}"]) for name, tensor in model.items())
 
 
-@pytest.mark.parametrize("crash_at", [2, 7])
+@pytest.mark.parametrize("crash_at", [2, pytest.param(7, marks=pytest.mark.slow)])
 def test_a_crash_does_not_lose_the_best_weights(impatient: Path, tmp_path: Path, crash_at: int) -> None:
     settings = Settings.load(impatient / "settings.yaml")
     with pytest.raises(MemoryError):

@@ -19,6 +19,7 @@ from diskoop.workflows.demo import draw_demo, run_demo
 from tests.helpers.cli import start, wait_for
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn_from_any_run_on_puppets(video_run: Path, tmp_path: Path) -> None:
     shutil.copytree(video_run, tmp_path / "run")
     run = load(tmp_path / "run")

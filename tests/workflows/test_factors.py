@@ -67,6 +67,7 @@ def test_new_factors_keep_the_previous_ones_in_a_file(copied_run: Path, tmp_path
     assert (again["method"], "run/factors-before.json" in again["files"]) == ("label-free", True)
 
 
+@pytest.mark.slow
 def test_the_papers_search_finds_modes_for_a_label(copied_run: Path, tmp_path: Path) -> None:
     facts = answer("factors", "run", "--method", "modes", "--labels", "level", "--exhaustive", "--alone", cwd=tmp_path)
     assert facts["factors"][0]["name"] == "level"

@@ -116,6 +116,7 @@ def test_the_expression_is_recognised_in_new_takes_and_new_people(drawn: Drawn) 
     assert accuracy(change, drawn.expression, drawn.subject < drawn.people * 9 // 13) > 0.9
 
 
+@pytest.mark.slow
 def test_neither_the_first_frame_nor_the_last_tells_the_expression(drawn: Drawn) -> None:
     first, last = coarse(drawn.clips[:, 0]), coarse(drawn.clips[:, -1])
     assert accuracy(first, drawn.expression, drawn.subject < drawn.people * 9 // 13) < 0.27
