@@ -116,7 +116,7 @@ def test_python_runs(name: str, code: str, folder: Path, monkeypatch: pytest.Mon
 def test_extensions_run(number: int, then: str, folder: Path) -> None:
     """In a process of its own each: what it registers is nobody else's."""
     code = f"{blocks(PAGES[EXTENDING], 'python')[number]}\n{then}"
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=600)
 
 
 def test_every_extension_is_run() -> None:

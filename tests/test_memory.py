@@ -61,7 +61,7 @@ def test_an_exception_of_any_kind_without_memory_is_a_lack_of_it(tmp_path: Path)
     )
     for argument, told in (("limited", "diskoop: there is not enough memory"), ("free", "SystemError: error return")):
         words = [sys.executable, "-c", code, argument]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path)
         assert done.returncode == 1
         assert told in done.stderr
         assert ("Traceback" in done.stderr) == (argument == "free")

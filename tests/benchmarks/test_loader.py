@@ -10,7 +10,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "loader.py"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell anonymous memory apart")
 def test_twenty_gigabytes_are_trained_on_in_a_little_memory(tmp_path: Path) -> None:
     words = [sys.executable, str(SCRIPT), "--large", "--gigabytes", "20", "--steps", "200", "--json"]

@@ -170,7 +170,7 @@ def test_a_full_or_closed_terminal_leaves_no_traceback(tmp_path: Path) -> None:
         f"{command} train model.k=x >&- 2>&-": (2, ""),
     }
     for line, (code, sentence) in lines.items():
-        result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=600)
         assert (result.returncode, result.stdout) == (code, ""), line
         assert result.stderr == (f"diskoop: {sentence}\n" if sentence else ""), line
 
@@ -257,7 +257,7 @@ def test_ctrl_c_while_it_is_loading_is_no_traceback(when: float, tmp_path: Path)
     process = start("data", "oscillators", cwd=tmp_path)
     time.sleep(when)
     process.send_signal(signal.SIGINT)
-    message = process.communicate(timeout=60)[1]
+    message = process.communicate(timeout=600)[1]
     assert process.returncode in (1, -signal.SIGINT)
     # Before it runs a line of ours the interpreter itself may say a word.
     assert "Traceback" not in message or "diskoop/" not in message

@@ -75,7 +75,7 @@ def test_stopped_by_a_signal_and_resumed_it_ends_bit_equal(
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2, process)
     os.kill(process.pid, number)
-    message = process.communicate(timeout=60)[1]
+    message = process.communicate(timeout=600)[1]
     assert not (tmp_path / "stopped" / "model.safetensors").exists(), "it ended before the signal came"
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
@@ -129,7 +129,7 @@ def test_stopped_before_training_began_it_leaves_no_files(number: signal.Signals
     process = start("train", "data.size=32", "--out", "run", cwd=tmp_path, DISKOOP_CACHE=str(tmp_path / "cache"))
     wait_for(lambda: any((tmp_path / "cache").glob(f"{TEMPORARY}*puppets*")), process)  # while it draws the set
     os.kill(process.pid, number)
-    message = process.communicate(timeout=60)[1]
+    message = process.communicate(timeout=600)[1]
     assert process.returncode == 1
     assert "diskoop: stopped" in message
     assert "Traceback" not in message
@@ -144,12 +144,12 @@ def test_what_a_killed_drawing_left_is_removed_by_the_next_command(tmp_path: Pat
     process = start("data", "puppets", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))
     wait_for(lambda: any(cache.glob(f"{TEMPORARY}*puppets*")), process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert any(cache.glob(f"{TEMPORARY}*"))
     second = start("data", "faces", "--size", "32", cwd=tmp_path, DISKOOP_CACHE=str(cache))
     wait_for(lambda: any(cache.glob(f"{TEMPORARY}*faces*")), second)
     second.terminate()
-    second.communicate(timeout=60)
+    second.communicate(timeout=600)
     assert list(cache.iterdir()) == []
 
 

@@ -69,7 +69,7 @@ def start(*words: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait until `condition` holds; the process must not end before."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not condition():
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < deadline

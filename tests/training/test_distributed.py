@@ -124,7 +124,7 @@ PROCESSES = "tests.helpers.processes"
 
 def end(started: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
     """Exit code of every process, and what it has said."""
-    errors = [process.communicate(timeout=120)[1] for process in started]
+    errors = [process.communicate(timeout=600)[1] for process in started]
     return [(process.returncode, said) for process, said in zip(started, errors, strict=True)]
 
 
@@ -242,7 +242,7 @@ def test_stopping_torchrun_saves(first: str, tmp_path: Path) -> None:
         os.killpg(torchrun.pid, signal.SIGINT)
     else:
         os.kill(children[0], signal.SIGTERM)
-    said = torchrun.communicate(timeout=120)[1]
+    said = torchrun.communicate(timeout=600)[1]
     _, record = read_tensors(tmp_path / "run" / "checkpoint.safetensors", "checkpoint")
     assert f"saved at step {record['step']} of 100000" in said
     assert record["step"] > 0
@@ -254,7 +254,7 @@ def test_a_process_of_torchrun_that_is_killed_ends_all(lost: int, tmp_path: Path
     """torchrun sends SIGTERM to the other one, which saves, says its sentence, and ends without a traceback."""
     torchrun = start_torchrun("--nproc-per-node", "2", "-m", "diskoop", "train", *ENDLESS, "--out", "run", cwd=tmp_path)
     os.kill(wait_until_it_trains(torchrun)[lost], signal.SIGKILL)
-    said = torchrun.communicate(timeout=120)[1]
+    said = torchrun.communicate(timeout=600)[1]
     assert torchrun.returncode == 1
     _, record = read_tensors(tmp_path / "run" / "checkpoint.safetensors", "checkpoint")
     sentence = next(line for line in said.splitlines() if line.startswith("diskoop: "))
@@ -276,7 +276,7 @@ def test_torchrun_starts_what_equals_one_process(nodes: int, tmp_path: Path) -> 
         words += ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
     words += ["-m", "diskoop", "train", *SERIES, "--out", "run"]
     agents = [start_torchrun(*words, cwd=tmp_path) for _ in range(nodes)]
-    said = [agent.communicate(timeout=120) for agent in agents]
+    said = [agent.communicate(timeout=600) for agent in agents]
     assert [agent.returncode for agent in agents] == [0] * nodes, said
     assert sum(", 2 processes" in errors for _, errors in said) == 1
     assert sum(output.count("verdict:") for output, _ in said) == 1

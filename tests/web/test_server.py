@@ -276,7 +276,7 @@ def test_several_browsers_at_once(series_run: Path, tmp_path: Path) -> None:
         request = Request(
             f"{explorer.url}api/edit", json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
         )
-        with urlopen(request, timeout=60) as answer:
+        with urlopen(request, timeout=600) as answer:
             return json.load(answer)["view"]["values"]
 
     try:
@@ -307,7 +307,7 @@ def test_the_browser_is_opened_unless_told_not_to(
 
     def see(url: str) -> None:
         """What a browser does, and the end of it."""
-        with urlopen(f"{url}api/run", timeout=60) as answer:
+        with urlopen(f"{url}api/run", timeout=600) as answer:
             assert json.load(answer)["kind"] == "series"
         explorers[0].stop()
 
@@ -331,10 +331,10 @@ def test_ctrl_c_ends_it(series_run: Path, tmp_path: Path) -> None:
     assert process.stdout is not None
     line = process.stdout.readline()
     url = line.split(" at ")[1].strip()
-    with urlopen(f"{url}api/run", timeout=60) as answer:
+    with urlopen(f"{url}api/run", timeout=600) as answer:
         assert json.load(answer)["kind"] == "series"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0
     assert errors == ""
 
@@ -354,11 +354,11 @@ def test_an_explorer_whose_terminal_is_closed_ends_quietly_and_leaves_nothing(
 
     process = begin()
     process.send_signal(number)
-    message = process.communicate(timeout=60)[1]
+    message = process.communicate(timeout=600)[1]
     assert "Traceback" not in message
     if number == signal.SIGKILL:  # what it left is removed by the next one
         process = begin()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == 0
     assert list(tmp_path.glob(f"{TEMPORARY}*")) == []

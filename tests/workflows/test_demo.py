@@ -36,7 +36,7 @@ def test_interrupted_it_names_the_command_that_continues(tmp_path: Path) -> None
     process = start("demo", "--out", "my demo", cwd=tmp_path)
     wait_for((tmp_path / "my demo" / "settings.yaml").exists, process)
     process.send_signal(signal.SIGINT)
-    message = process.communicate(timeout=120)[1]
+    message = process.communicate(timeout=600)[1]
     assert process.returncode == 1
     assert "diskoop demo --out 'my demo' goes on from there" in message
 
@@ -64,5 +64,5 @@ def test_the_demo_separates_static_from_dynamic(tmp_path: Path) -> None:
     assert 4 <= len(names) <= 8
     # Asked again it does not train again.
     before = (tmp_path / "runs" / "demo" / "model.safetensors").read_bytes()
-    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, timeout=120)
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, timeout=600)
     assert (tmp_path / "runs" / "demo" / "model.safetensors").read_bytes() == before

@@ -219,7 +219,7 @@ def means(folder: Path) -> dict[str, dict[Key, float]]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_quick_sprites(tmp_path: Path) -> None:
     said = diskoop("reproduce", "sprites", "--quick", "--repeats", "2", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
@@ -255,16 +255,23 @@ def test_quick_speech_on_real_recordings(tmp_path: Path) -> None:
     assert ours[Key("phones", "dynamic")] > ours[Key("phones", "static")] > ours[Key("phones", "chance")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ablation", "faces"])
-def test_the_others_briefly(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("ablation", marks=pytest.mark.slow),
+        pytest.param("faces", marks=pytest.mark.long),
+        pytest.param("sprites", marks=pytest.mark.slow),
+    ],
+)
+def test_each_briefly(name: str, tmp_path: Path) -> None:
     # Few latents, for factors take eight sequences for each static direction.
     brief = ("train.epochs=1", "data.limit=320", "model.k=24", "spectrum.static=12", "--repeats", "1")
     said = diskoop("reproduce", name, "--quick", *brief, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     folder = tmp_path / "reproduced" / f"{name}-quick"
     models = means(folder)
-    assert (ABLATIONS.keys() if name == "ablation" else {"ours", "DBSE, best published"}) <= models.keys()
+    published = {"faces": "DBSE, best published", "sprites": "SSM-SKD, best published"}
+    assert (ABLATIONS.keys() if name == "ablation" else {"ours", published[name]}) <= models.keys()
     pictures = ("swaps", "spectra") if name == "ablation" else ("swaps", "spectrum", "matrix")
     assert all((folder / f"{picture}.png").exists() for picture in pictures)
     reports = ("full", "L_stat-only", "L_dyn-only", "plain-KAE") if name == "ablation" else ("run",)

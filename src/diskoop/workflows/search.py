@@ -150,8 +150,8 @@ class Search:
                 self.reporter.log(f"trial {claim.name} of {self.plan.num_trials}{again}: {self.plan.describe(params)}")
                 self._train_and_measure(claim, params)
             except TakenOver:
-                self.reporter.log(f"trial {claim.name} has been taken over by another worker")
-            except (Diverged, InputError) as error:
+                self._log_taken(claim)
+            except (Diverged, InputError) as error:  # InputError also where another worker has removed the folder
                 self._fail(claim, str(error))
             except (Stopped, KeyboardInterrupt):
                 claim.release()
@@ -224,8 +224,12 @@ class Search:
         try:
             claim.finish("failed", error=error)
         except TakenOver:
+            self._log_taken(claim)
             return
         self.reporter.log(f"trial {claim.name} failed: {error}")
+
+    def _log_taken(self, claim: ClaimedTrial) -> None:
+        self.reporter.log(f"trial {claim.name} has been taken over by another worker")
 
     def _best(self) -> str:
         best = self.best()

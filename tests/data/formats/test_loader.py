@@ -384,7 +384,7 @@ def test_two_processes_may_read_one_folder_at_once(tmp_path: Path) -> None:
     code = "import sys, diskoop; print(len(diskoop.load_data(sys.argv[1], 'all')))"
     words = [sys.executable, "-c", code, str(tmp_path / "set")]
     children = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = [child.communicate(timeout=120) for child in children]
+    answers = [child.communicate(timeout=600) for child in children]
     assert [out.strip() for out, _ in answers] == ["200"] * 2, answers
 
 
@@ -441,7 +441,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         write_csv(tmp_path / "set" / f"{number}.csv", {"a": RANDOM.normal(size=9000)})
     environment = {**os.environ, "DISKOOP_CACHE": str(tmp_path / "cache")}
     words = [sys.executable, "-c", code, str(tmp_path / "set")]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.count("cannot write '") == 2, done.stderr
     assert done.stdout.count(": file too large; it takes ") == 2
     assert done.stdout.count("DISKOOP_CACHE moves it") == 2

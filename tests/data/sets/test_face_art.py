@@ -176,7 +176,7 @@ def test_what_is_no_face_stays_as_it_is(clips: np.ndarray) -> None:
         np.testing.assert_array_equal(still, np.broadcast_to(still[:, :1], still.shape))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_clips_differ() -> None:
     out = np.zeros((COUNT, 15, 3, SIZE, SIZE), np.uint8)
     faces.draw(SIZE, out)
