@@ -258,7 +258,7 @@ def test_quick_speech_on_real_recordings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("ablation", marks=pytest.mark.slow),
+        pytest.param("ablation", marks=pytest.mark.long),
         pytest.param("faces", marks=pytest.mark.long),
         pytest.param("sprites", marks=pytest.mark.slow),
     ],
