@@ -24,6 +24,18 @@ from tests.helpers.training import SERIES, Quiet
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 
+# Minutes each: one that began last would keep a single process busy at the end.
+LONGEST = (
+    "test_the_demo_separates_static_from_dynamic",
+    "test_each_briefly",
+    "test_commands_write_what_one_process_writes",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.name.partition("[")[0] not in LONGEST)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Nothing is read from or left in the user's cache; child processes inherit it, and workers share it."""

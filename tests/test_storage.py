@@ -31,6 +31,28 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert os.listdir(target.parent) == ["file.txt"]  # noqa: PTH208
 
 
+def test_what_is_named_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that loses power after the renaming must not have a name without its bytes."""
+    flushed: list[str] = []
+    renamed: list[list[str]] = []
+    replace = Path.replace
+
+    def rename(self: Path, target: Path) -> Path:
+        renamed.append(flushed.copy())
+        return replace(self, target)
+
+    monkeypatch.setattr(storage, "_flush_to_disk", lambda path: flushed.append(path.name))
+    monkeypatch.setattr(Path, "replace", rename)
+    with atomic_write(tmp_path / "a.txt") as temporary:
+        temporary.write_text("a")
+        name = temporary.name
+    assert name in renamed[-1]
+    with atomic_folder(tmp_path / "folder") as temporary:
+        (temporary / "inside").write_text("b")
+        name = temporary.name
+    assert {name, "inside"} <= set(renamed[-1])
+
+
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "file.txt"
     write_text(target, "old")
