@@ -45,7 +45,9 @@ def lowest_versions() -> dict[str, Version]:
             listed = re.search(r"Available versions: (.*)", found.stdout)
             if listed is None:
                 raise SystemExit(f"pip finds no releases of {requirement.name}: {found.stderr.strip()}")
-            versions[requirement.name] = min(requirement.specifier.filter(map(Version, listed[1].split(", "))))
+            versions[requirement.name] = min(
+                requirement.specifier.filter(map(Version, listed[1].split(", ")), prereleases=False)
+            )
     return versions
 
 
