@@ -110,8 +110,7 @@ def test_tpe_draws_where_trials_were_good(tmp_path: Path, name: str, sign: int) 
     while (claim := worker.take()) is not None:
         drawn.append(claim.suggest()["loss.eig"])
         claim.finish("complete", sign * drawn[-1])
-    # At random it would be 0.5 with a deviation of 0.09; how far below or above depends on the version of Optuna.
-    assert sign * sum(drawn[-10:]) / 10 > sign * (0.5 + 0.25 * sign)
+    assert sign * sum(drawn[-10:]) / 10 > sign * (0.5 + 0.3 * sign)
     assert len(set(drawn)) == 30
 
 
