@@ -166,14 +166,20 @@ def make(name: str, source: Path, out: Path) -> Made:
         kept = KEPT | {SCORES if scores else EVALUATION}
         for left in (file for file in path.iterdir() if file.name not in kept):  # pictures and cached results
             shutil.rmtree(left) if left.is_dir() else left.unlink()
-        sizes = {file.name: file.stat().st_size for file in sorted(path.iterdir())}
-        if (total := sum(sizes.values())) > MAX_BYTES:
-            raise InputError(f"{name} has {total:,} bytes, allowed are {MAX_BYTES:,}: {sizes}")
+        sizes = file_sizes(name, path)
         gaps = static_gap(before), static_gap(run)
         made = Made(sizes, gaps, difference(before, run, examples), run.require_factors().names, scores)
         if out.exists():
             shutil.rmtree(out)
     return made
+
+
+def file_sizes(name: str, folder: Path) -> dict[str, int]:
+    """The size of each file, in bytes; an InputError where they are more than a package should carry."""
+    sizes = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+    if (total := sum(sizes.values())) > MAX_BYTES:
+        raise InputError(f"{name} has {total:,} bytes, allowed are {MAX_BYTES:,}: {sizes}")
+    return sizes
 
 
 def round_model(source: RunFolder, target: RunFolder) -> None:

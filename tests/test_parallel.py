@@ -78,7 +78,7 @@ def test_commands_write_what_one_process_writes(video_run: Path, tmp_path: Path)
     words = [
         ["factors", "run", "--anyway"],
         ["swap", "run", "static", "--json"],
-        ["evaluate", "run", "--limit", "70", "--json"],
+        ["evaluate", "run", "--limit", "70", "--repeats", "2", "--no-baselines", "--json"],
     ]
     outputs: dict[int, list[str]] = {}
     for count in (1, 2):

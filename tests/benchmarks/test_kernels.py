@@ -1,10 +1,8 @@
-import subprocess
-import sys
-
 import pytest
 import torch
 from benchmarks.kernels import KERNELS, without
 
+from benchmarks import kernels
 from diskoop.kernels import layers
 
 
@@ -18,6 +16,8 @@ def test_a_kernel_is_left_out_and_put_back() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
-def test_without_cuda_it_says_so() -> None:
-    ended = subprocess.run([sys.executable, "benchmarks/kernels.py"], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "kernels run on CUDA, and there is none here\n")
+def test_without_cuda_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["kernels.py"])
+    with pytest.raises(SystemExit) as end:
+        kernels.main()
+    assert (end.value.code, capsys.readouterr().err) == (2, "kernels run on CUDA, and there is none here\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.make_pretrained import EVALUATION, EXAMPLES, KEPT, MAX_BYTES, SCORES, TRAININGS, Made, make
+from benchmarks.make_pretrained import EVALUATION, EXAMPLES, KEPT, MAX_BYTES, SCORES, TRAININGS, Made, file_sizes, make
 
 from benchmarks import make_pretrained
 from diskoop.errors import InputError
@@ -90,15 +90,27 @@ def test_the_same_run_gives_the_same_files(made: tuple[Made, Path], series_run: 
     assert file_contents(out) == file_contents(made[1])
 
 
-def test_what_is_too_large_or_of_others_is_not_made(
-    series_run: Path, sound_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_of_others_is_not_made(sound_run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="was trained on files that do not come with the package"):
         make("voices", sound_run, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_is_too_large_is_not_made(series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make_pretrained, "MAX_BYTES", 1000)
-    with pytest.raises(InputError, match="allowed are 1,000"):
+    monkeypatch.setattr(make_pretrained, "score", lambda name, run: {})  # which takes seconds and hardly a byte
+    with pytest.raises(InputError, match=r"series has .* bytes, allowed are 1,000"):
         make("series", series_run, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_more_than_a_package_should_carry_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.safetensors").write_bytes(bytes(1001))
+    assert file_sizes("series", tmp_path) == {"model.safetensors": 1001}
+    monkeypatch.setattr(make_pretrained, "MAX_BYTES", 1000)
+    with pytest.raises(InputError, match="series has 1,001 bytes, allowed are 1,000"):
+        file_sizes("series", tmp_path)
 
 
 @pytest.mark.parametrize("name", sorted(TRAININGS))

@@ -99,6 +99,7 @@ def test_a_terminal_that_is_closed_stops_it_with_all_saved(tmp_path: Path, unint
         words = [*prefix, sys.executable, "-m", "diskoop", "train", *settings]
         child, terminal = pty.fork()
         if child == 0:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where this process ignores it, under nohup itself
             os.chdir(tmp_path)  # where nohup writes what is printed
             os.execvp(words[0] if prefix else sys.executable, [*words, "--out", str(folder)])
         metrics = folder / "metrics.jsonl"

@@ -56,15 +56,20 @@ def answer(*words: str, cwd: Path) -> dict[str, Any]:
 
 
 def start(*words: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
-    """Start a process that handles Ctrl-C, even where this one ignores it, as background jobs of a shell do."""
+    """Start a process that heeds Ctrl-C and a closed terminal, even where jobs in the background and `nohup` do not."""
     return subprocess.Popen(
         [sys.executable, "-m", "diskoop", *words],
         cwd=cwd,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=_heed_signals,
     )
+
+
+def _heed_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:

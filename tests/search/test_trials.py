@@ -238,7 +238,7 @@ def test_a_grid_is_tried_point_by_point(tmp_path: Path, name: str) -> None:
 
 
 def test_a_trial_that_does_worse_is_pruned(tmp_path: Path, name: str) -> None:
-    worker = queue(f"journal:{tmp_path}/log", name, make_plan(trials=MEDIAN_TRIALS + 2, pruner="median"))
+    worker = queue(f"journal:{tmp_path}/log", name, make_plan(trials=MEDIAN_TRIALS + 2, pruner="median", heartbeat=60))
     for place in range(MEDIAN_TRIALS):
         claim = take(worker)
         assert not claim.report(0.5, 0.5 + place / 100)
@@ -254,7 +254,7 @@ def test_a_trial_that_does_worse_is_pruned(tmp_path: Path, name: str) -> None:
 
 
 def test_halving_goes_on_with_the_best_quarter_of_each_stage(tmp_path: Path, name: str) -> None:
-    worker = queue(f"journal:{tmp_path}/log", name, make_plan(trials=8, pruner="halving"))
+    worker = queue(f"journal:{tmp_path}/log", name, make_plan(trials=8, pruner="halving", heartbeat=60))
     claims = [take(worker) for _ in range(8)]
     assert [claim.report(0.05, 0.0) for claim in claims] == [False] * 8  # too early
     for place, claim in enumerate(claims[:6]):  # each is compared with those that came so far

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from pypdf import PdfReader
 
 from diskoop.analysis.discovery.results import DiscoveredFactor, DiscoveryResult, Kind
 from diskoop.analysis.verdict import Verdict
@@ -29,6 +30,7 @@ from diskoop.web import report
 from diskoop.web.figures import Picture
 from diskoop.web.markup import Html
 from diskoop.web.report import build_report, verdict_sentences, write_report
+from tests.helpers.browser import open_browser
 from tests.helpers.cli import TINY_OVERRIDES, answer, diskoop
 from tests.helpers.media import write_csv
 from tests.helpers.training import Quiet
@@ -36,6 +38,7 @@ from tests.helpers.training import Quiet
 GOOD = Verdict("9 test clips of a set", 0.9, 0.8, 0.1, 0.2, 0.6, 0.4)
 POOR = Verdict("9 test clips of a set", 0.1, 0.8, 0.1, 0.2, 0.6, 0.4)
 EXTERNAL = {"script", "link", "iframe", "object", "embed", "base", "form"}  # what fetches or runs something
+A4_WIDTH = 688  # CSS pixels: 210 mm less margins of 14 mm
 REFERENCES = {"src", "href", "xlink:href", "srcset", "data", "poster", "action", "background"}
 
 
@@ -46,6 +49,7 @@ class Page(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
+        self.headings: list[str] = []
         self.open: list[str] = []
         self.feed(html)
         self.close()
@@ -64,6 +68,8 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open[-1:] != ["style"]:
             self.texts.append(data)
+        if self.open[-1:] == ["h2"]:
+            self.headings.append(data)
 
     @property
     def text(self) -> str:
@@ -335,6 +341,7 @@ def test_own_data_have_no_published_figures(series_run: Path, tmp_path: Path) ->
 
 
 def test_it_appears_whole_or_not_at_all(series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "build_report", lambda run: "<html></html>")
     path = tmp_path / "out" / "report.html"
     assert write_report(load(series_run), path) == path
     before = path.read_bytes()
@@ -347,6 +354,32 @@ def test_it_appears_whole_or_not_at_all(series_run: Path, tmp_path: Path, monkey
         write_report(load(series_run), path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.slow
+def test_it_prints_on_a4(pages: dict[str, str], tmp_path: Path) -> None:
+    """Nothing is wider than the paper, what moves is a strip of its frames, and no page is empty."""
+    with open_browser() as browser:
+        for kind, html in pages.items():
+            file = tmp_path / f"{kind}.html"
+            file.write_text(html, encoding="utf-8")
+            tab = browser.new_page(viewport={"width": A4_WIDTH, "height": 1000})
+            tab.goto(file.as_uri())
+            tab.emulate_media(media="print")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= A4_WIDTH, kind
+            assert tab.locator("img.strip").count() == tab.locator("img.moving").count()
+            assert (tab.locator("img.strip").count() > 0) == (kind == "video")
+            for selector, is_shown in (("img.strip", True), ("img.moving", False), ("audio", False)):
+                assert {each.is_visible() for each in tab.locator(selector).all()} <= {is_shown}, (kind, selector)
+            printed = PdfReader(io.BytesIO(tab.pdf(prefer_css_page_size=True)))
+            texts = [" ".join(page.extract_text().split()) for page in printed.pages]
+            assert [round(float(side) / 72 * 25.4) for side in printed.pages[0].mediabox[2:]] == [210, 297]
+            assert min(map(len, texts)) > 0, kind
+            headings = Page(html).headings
+            assert len(headings) == 8
+            for heading in headings:
+                assert heading in " ".join(texts), (kind, heading)
+            tab.close()
 
 
 @pytest.mark.slow

@@ -80,7 +80,10 @@ def common(
 
 
 def main() -> None:
-    """Run the command line: bad input is one sentence and exit code 2, an interruption or a lack of memory 1."""
+    """Run the command line: bad input is one sentence and exit code 2, an interruption or a lack of memory 1.
+
+    Where output goes is the caller's choice, as input is: a standard output that takes no more is 2 as well.
+    """
     with suppress(ValueError):  # not in the main thread
         for number in stop_signals():  # like Ctrl-C, so that temporary files are removed
             signal.signal(number, signal.default_int_handler)
@@ -156,7 +159,7 @@ def _end_output(error: BaseException | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         sys.exit(1)
-    _fail(f"cannot write to the standard output: {getattr(error, 'strerror', None) or error}", 1)
+    _fail(f"cannot write to the standard output: {getattr(error, 'strerror', None) or error}", 2)
 
 
 def _stopped() -> None:

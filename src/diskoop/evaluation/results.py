@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from diskoop.errors import InputError
 from diskoop.evaluation.metrics import Summary
@@ -135,6 +134,8 @@ def difference(key: Key, trainings: Sequence[ModelResults], others: Sequence[Mod
 
     Trainings with one seed begin alike and get the same batches in the same order, so they are compared in pairs.
     """
+    from scipy import stats  # slow to import
+
     pairs = zip(trainings, others, strict=True)
     deltas = np.array([mine.values[key].mean - theirs.values[key].mean for mine, theirs in pairs])
     error = float(deltas.std(ddof=1) / np.sqrt(len(deltas)))

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from diskoop.errors import InputError
@@ -341,6 +340,8 @@ class _Schur:
 
         Matching by rank would fail where two are equally far from 1 and rounding decides which comes first.
         """
+        from scipy.optimize import linear_sum_assignment  # slow to import
+
         values, others = self.eigenvalues.numpy(), eigenvalues.cpu().numpy()
         rows, columns = linear_sum_assignment(np.abs(values[:, None] - others[None, :]))
         matched = torch.zeros(len(values), dtype=torch.bool)

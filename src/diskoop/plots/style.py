@@ -3,6 +3,7 @@
 import io
 import re
 import textwrap
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,13 +72,16 @@ def figure_svg(figure: "Figure", is_cropped: bool = False) -> str:
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:
     """Width of the longest line in inches, with a small margin because screen and print metrics differ."""
-    from matplotlib.textpath import TextPath
+    return max([0.0, *(_line_width(line, size) / 70 for line in text.splitlines() if line.strip())])
 
-    # A dollar sign would begin a formula; an S is as wide.
-    lines = text.replace("$", "S").splitlines()
-    return max(
-        [0.0, *(float(TextPath((0, 0), line, size=size).get_extents().width) / 70 for line in lines if line.strip())]
-    )
+
+@lru_cache(4096)  # captions of a sheet repeat, and are measured once to wrap them and once to place them
+def _line_width(line: str, size: float) -> float:
+    """Width in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    return float(text_to_path.get_text_width_height_descent(line, FontProperties(size=size), ismath=False)[0])
 
 
 def wrap_text(text: str, inches: float) -> str:

@@ -22,7 +22,7 @@ class Drawn(NamedTuple):
     take: np.ndarray  # (n,)
 
 
-@pytest.fixture(scope="module", params=[FEW_PEOPLE, pytest.param(52, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[FEW_PEOPLE, pytest.param(52, marks=pytest.mark.long)])
 def drawn(request: pytest.FixtureRequest) -> Drawn:
     people = int(request.param)
     grid = product(range(people), range(6), range(TAKES))

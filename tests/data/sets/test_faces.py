@@ -10,7 +10,7 @@ from diskoop.data.sets import face_art
 from diskoop.errors import InputError
 
 
-@pytest.fixture(params=["blank", pytest.param("drawn", marks=pytest.mark.slow)])  # all faces take a minute
+@pytest.fixture(params=["blank", pytest.param("drawn", marks=pytest.mark.long)])  # all faces take a minute
 def drawn(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether pictures are drawn; blank ones have a cache of their own."""
     if request.param == "blank":

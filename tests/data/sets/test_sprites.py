@@ -47,7 +47,7 @@ def sheets(drawn_sheets: Path, tmp_path: Path) -> Path:
     return shutil.copytree(drawn_sheets, tmp_path / "sheets")
 
 
-@pytest.fixture(params=[2, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.fixture(params=[2, pytest.param(6, marks=pytest.mark.long)])
 def kinds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many kinds there are of each layer; all six make more than a gigabyte."""
     count = int(request.param)
