@@ -178,10 +178,11 @@ class Run:
         chosen = split or _held_out(everything)
         clips = _draw(everything.split(chosen), JUDGED_SEQUENCES, JUDGED_ELEMENTS)
         train = _draw(load_split(self.settings.data, "train", everything), len(everything), PCA_ELEMENTS)
-        networks = fit_principal_components(train, self.settings.model.k)
+        settings = self.settings.for_linear(train.shape[1])
+        networks = fit_principal_components(train, settings.model.k)
         model = KoopmanAutoencoder(*networks).to(next(self.model.parameters())).eval()
-        operator = fit_frozen_operator(model, train, self.settings.train.batch_size)
-        pca = replace(self, model=model, operator=operator, factors=None)
+        operator = fit_frozen_operator(model, train, settings.train.batch_size)
+        pca = replace(self, settings=settings, model=model, operator=operator, factors=None)
         windows = f"{counted(len(clips), 'window')} of " if clips.clip_count < len(clips) else ""
         noun = "validation clip" if chosen == "val" else "test clip"
         source = f"{windows}{counted(clips.clip_count, noun)} of {clips.name}"

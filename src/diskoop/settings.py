@@ -1,5 +1,6 @@
 """settings of a run: one small frozen record per section, YAML in and out, old names mapped to new ones"""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
@@ -290,6 +291,21 @@ class Settings(Section):
     def replaced(self, changes: dict[str, Any]) -> "Settings":
         """These settings with `changes`, {section: {key: value}}, laid over them."""
         return Settings.of(merged(self.model_dump(), changes))
+
+    def for_linear(self, time: int) -> "Settings":
+        """Settings of a linear model of the same size: one that keeps as many numbers of a clip of `time` frames.
+
+        A latent that is pooled over the clip is kept once, where those of PCA are kept for every frame.
+
+        Example:
+            >>> values = {"model": {"k": 84, "pca_skip": True, "pooled": 20}, "spectrum": {"static": 20}}
+            >>> Settings.of(values).for_linear(200).model.k  # 64 a frame and 20 a clip
+            65
+        """
+        if not (pooled := self.model.pooled):
+            return self
+        k = max(self.model.k - pooled + math.ceil(pooled / time), self.spectrum.static + 1)
+        return self.replaced({"model": {"k": k, "pooled": 0}})
 
     def to_yaml(self) -> str:
         """All settings as text, with the number of their format."""

@@ -139,9 +139,24 @@ def test_as_many_are_pooled_as_are_static() -> None:
 
 
 def test_few_windows_have_fewer_pooled_latents() -> None:
-    settings = Settings.of({"model": {"pca_skip": True, "k": 20, "pooled": 10}, "spectrum": {"static": 10}})
-    fitted, _ = loop.fit_to_data(settings, signal())
-    assert (fitted.model.k, fitted.model.pooled, fitted.spectrum.static) == (10, 5, 5)
+    """One of either kind for every four windows; of the static ones beyond the pooled, their share of the others."""
+    settings = Settings.of({"model": {"pca_skip": True, "k": 30, "pooled": 14}, "spectrum": {"static": 20}})
+    fitted, notes = loop.fit_to_data(settings, signal())
+    assert (fitted.model.k, fitted.model.pooled, fitted.spectrum.static) == (20, 10, 14)
+    assert notes == ["only 40 windows without overlap: model.k = 20 instead of 30, spectrum.static = 14"]
+    enough, none = loop.fit_to_data(fitted, signal())
+    assert (enough, none) == (fitted, [])
+
+
+def test_a_linear_model_of_the_same_size_keeps_as_many_numbers_of_a_clip() -> None:
+    settings = Settings.of({"model": {"pca_skip": True, "k": 30, "pooled": 14}, "spectrum": {"static": 14}})
+    assert settings.for_linear(14).model.k == 17  # 16 a frame, and 14 in 14 frames
+    assert settings.for_linear(13).model.k == 18
+    assert settings.for_linear(14).model.pooled == 0
+    few = settings.replaced({"model": {"k": 16}})
+    assert few.for_linear(14).model.k == 15  # one that moves beside the static ones
+    plain = Settings.of({"model": {"k": 30}})
+    assert plain.for_linear(14) == plain
 
 
 def test_there_are_no_more_pooled_latents_than_statistics() -> None:

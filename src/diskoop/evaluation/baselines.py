@@ -32,12 +32,12 @@ CALIBRATION_CLIPS = 2048  # sequences at most that calibrate an untrained networ
 
 def pca_dmd(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The k principal components of frames and their operator: DMD around the mean frame."""
-    return _build_linear(run, fit_principal_components(train, run.settings.model.k, seed), train, "pca_dmd")
+    return _build_linear(run, fit_principal_components, train, "pca_dmd", seed)
 
 
 def slow_features(run: Run, train: Sequences, seed: int = 0) -> Run:
     """The k uncorrelated linear features of frames that change least from one frame to the next."""
-    return _build_linear(run, fit_slow_features(train, run.settings.model.k, seed), train, "slow_features")
+    return _build_linear(run, fit_slow_features, train, "slow_features", seed)
 
 
 def untrained_network(run: Run, train: Sequences, seed: int = 0) -> Run:
@@ -52,9 +52,12 @@ def untrained_network(run: Run, train: Sequences, seed: int = 0) -> Run:
     return _build_run(run, model, train, "untrained_network")
 
 
-def _build_linear(run: Run, networks: LinearNetworks, train: Sequences, name: str) -> Run:
-    model = KoopmanAutoencoder(*networks, run.model.ridge, run.model.scope)
-    return _build_run(run, model.to(next(run.model.parameters())), train, name)
+def _build_linear(
+    run: Run, fit: Callable[[Sequences, int, int], LinearNetworks], train: Sequences, name: str, seed: int
+) -> Run:
+    settings = run.settings.for_linear(train.shape[1])
+    model = KoopmanAutoencoder(*fit(train, settings.model.k, seed), run.model.ridge, run.model.scope)
+    return _build_run(replace(run, settings=settings), model.to(next(run.model.parameters())), train, name)
 
 
 def _build_run(run: Run, model: KoopmanAutoencoder, train: Sequences, name: str) -> Run:

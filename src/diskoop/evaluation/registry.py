@@ -1,4 +1,4 @@
-"""the decorator that registers a metric, and what every metric is given: EvalConfig and EvalContext
+"""the decorator by which the metrics in protocols/ register, and what each is given: EvalConfig and EvalContext
 
 A metric is one function of a run and an EvalContext, registered with what it needs and the tables it fills:
 

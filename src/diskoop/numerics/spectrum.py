@@ -1,4 +1,4 @@
-"""Operator -> eigenvalues and modes: their order, and which of them are static"""
+"""Operator -> eigenvalues and modes: their orders (settings.py names them too), and which of them are static"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -645,7 +645,7 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
     """Settings that fit the size of a training set, and a sentence for each that changed.
 
     Few clips do not determine many latents: models that start from PCA have at most one for every LATENT_WINDOWS
-    windows of frames, and no more pooled ones than there are statistics. And few clips are shifted about, where
+    windows of frames, of those of frames and of pooled ones alike, and no more pooled ones than there are statistics. And few clips are shifted about, where
     `train.augment` is left to the data.
     """
     order = np.argsort(train_set.starts, kind="stable")
@@ -662,11 +662,13 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
             f"frames of {features} features have {pooled} statistics: model.pooled = {pooled}, model.k = {k} and "
             f"spectrum.static = {static}"
         )
-    k = min(settings.model.k, max(MIN_LATENTS, windows // LATENT_WINDOWS))
-    if settings.model.pca_skip and k < (before := settings.model.k):
-        _, static, pooled = (round(count * k / before) for count in _latent_counts(settings))
-        static = min(static, k - 1)
-        settings = _with_latents(settings, k, static, min(pooled, static))
+    most = max(MIN_LATENTS, windows // LATENT_WINDOWS)
+    before, static, pooled = _latent_counts(settings)
+    if settings.model.pca_skip and most < max(before - pooled, pooled):
+        per_frame, fewer = min(before - pooled, most), min(pooled, most)
+        k = per_frame + fewer
+        static = fewer + round((static - pooled) * per_frame / (before - pooled))
+        settings = _with_latents(settings, k, min(static, k - 1), fewer)
         notes.append(
             f"only {counted(windows, 'window')} without overlap: model.k = {k} instead of {before}, "
             f"spectrum.static = {settings.spectrum.static}"

@@ -1,4 +1,4 @@
-"""results of factor discovery, and the protocol and the registry of its methods"""
+"""results of factor discovery, the protocol of its methods and their registry; a method is a module beside it"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""which labels can be read from codes: linear probes on either part, DCI of the factors"""
+"""metrics of codes: which labels linear probes read from either part, DCI of the factors"""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""what needs no labels: reconstruction, prediction, the spectrum, the cycle error, and what training costs"""
+"""metrics and their columns that need no labels: reconstruction, prediction, the spectrum, the cycle error, and what training costs"""
 
 import math
 from collections.abc import Sequence

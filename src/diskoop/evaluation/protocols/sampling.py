@@ -1,4 +1,4 @@
-"""two-factor sampling: one part sampled, the other kept, and what a classifier still recognises"""
+"""metrics of two-factor sampling: one part sampled, the other kept, and what a classifier still recognises"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

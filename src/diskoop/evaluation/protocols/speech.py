@@ -1,4 +1,4 @@
-"""speech: speaker verification by the static and the dynamic code, and a phone probe"""
+"""metrics of speech: speaker verification by the static and the dynamic code, and a phone probe"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

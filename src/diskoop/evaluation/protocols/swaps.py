@@ -1,4 +1,4 @@
-"""what a classifier recognises after swaps: factorial swaps, one factor at a time, single frames"""
+"""metrics of swaps: what a classifier recognises after factorial swaps, one factor at a time, in single frames"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
