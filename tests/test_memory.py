@@ -21,6 +21,20 @@ def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch:
         assert memory.total_memory() == total
 
 
+def test_a_system_may_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.sysconf")
+    assert memory.total_memory() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_mapped_files_do_not_count(tmp_path: Path) -> None:
+    before = memory.anonymous_memory()
+    np.save(tmp_path / "x.npy", np.ones(2**22))  # 32 MiB
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert mapped.sum() == 2**22
+    assert memory.anonymous_memory() < before + 16
+
+
 def test_a_lack_of_memory_is_recognised_whoever_raises_it() -> None:
     for allocate in (lambda: np.empty(2**56), lambda: torch.empty(2**56)):
         with pytest.raises((MemoryError, RuntimeError)) as caught:

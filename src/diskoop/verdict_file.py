@@ -16,7 +16,7 @@ from diskoop.tensor_files import weights_checksum
 # A file holds what was measured, and what counts as poor is decided anew whenever it is read: a change of that rule
 # holds for earlier verdicts too. Raise the number where the rule needs what earlier files do not have, or where
 # something is measured in another way; such verdicts are then measured again.
-FORMAT = "diskoop verdict 3"
+FORMAT = "diskoop verdict 4"
 _FIELDS = {field.name for field in fields(Verdict)}
 _VERDICT = TypeAdapter(Verdict)
 

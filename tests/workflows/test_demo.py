@@ -15,20 +15,29 @@ from diskoop import load
 from diskoop.errors import InputError
 from diskoop.numerics import Spectrum, by_distance
 from diskoop.settings import Settings
-from diskoop.workflows.demo import draw_demo, run_demo
-from tests.helpers.cli import start, wait_for
+from diskoop.workflows import demo
+from diskoop.workflows.demo import run_demo
+from tests.helpers.cli import diskoop, start, wait_for
 
 
-@pytest.mark.slow
-def test_the_picture_is_drawn_from_any_run_on_puppets(video_run: Path, tmp_path: Path) -> None:
+def test_a_trained_run_is_taken_apart_judged_drawn_and_reported(
+    video_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the command but the training, which here was of four steps."""
     shutil.copytree(video_run, tmp_path / "run")
-    run = load(tmp_path / "run")
-    run = run.save_factors(run.find_factors())
-    picture = Image.open(draw_demo(run, tmp_path / "demo.png")).convert("RGB")
-    assert picture.width > 1500
-    assert np.asarray(picture).std() > 20  # not blank
     with pytest.raises(InputError, match="holds a run with other settings"):
         run_demo(tmp_path / "run")
+    monkeypatch.setattr(demo, "train_or_resume", lambda settings, path, again: load(tmp_path / path))
+    monkeypatch.setattr(demo, "JUDGED_CLIPS", 40)
+    said = diskoop("demo", "--out", "run", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "wrote run/report.html" in said.stdout
+    assert "verdict: poor: " in said.stdout
+    assert "a classifier that knows the labels, on 40 test clips: score 0." in said.stdout
+    assert said.stdout.splitlines()[-1] == "click on it: diskoop explore run"
+    picture = Image.open(tmp_path / "run" / "demo.png").convert("RGB")
+    assert picture.width > 1500
+    assert np.asarray(picture).std() > 20  # not blank
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

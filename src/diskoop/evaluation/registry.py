@@ -1,4 +1,4 @@
-"""the decorator by which the metrics in protocols/ register, and what each is given: EvalConfig and EvalContext
+"""the decorator by which metrics of protocols/ register, and what each is given: EvalConfig and EvalContext
 
 A metric is one function of a run and an EvalContext, registered with what it needs and the tables it fills:
 

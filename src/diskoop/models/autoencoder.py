@@ -1,4 +1,4 @@
-"""KoopmanAutoencoder: encode, fit_operator, predict, decode; the registry of networks, whose names model.network takes"""
+"""KoopmanAutoencoder: encode, fit_operator, predict, decode; the registry of networks that model.network names"""
 
 import math
 from collections.abc import Callable, Sequence

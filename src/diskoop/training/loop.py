@@ -645,8 +645,8 @@ def fit_to_data(settings: Settings, train_set: Sequences) -> tuple[Settings, lis
     """Settings that fit the size of a training set, and a sentence for each that changed.
 
     Few clips do not determine many latents: models that start from PCA have at most one for every LATENT_WINDOWS
-    windows of frames, of those of frames and of pooled ones alike, and no more pooled ones than there are statistics. And few clips are shifted about, where
-    `train.augment` is left to the data.
+    windows of frames, of those of frames and of pooled ones alike, and no more pooled ones than there are statistics.
+    And few clips are shifted about, where `train.augment` is left to the data.
     """
     order = np.argsort(train_set.starts, kind="stable")
     starts, lengths = train_set.starts[order], train_set.lengths[order]

@@ -1,4 +1,4 @@
-"""metrics and their columns that need no labels: reconstruction, prediction, the spectrum, the cycle error, and what training costs"""
+"""metrics that need no labels: reconstruction, prediction, spectrum, cycle error, and what training costs"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""metrics of swaps: what a classifier recognises after factorial swaps, one factor at a time, in single frames"""
+"""metrics of swaps: what a classifier recognises after factorial swaps, one factor at a time, in frames"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
