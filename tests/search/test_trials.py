@@ -110,7 +110,7 @@ def test_tpe_draws_where_trials_were_good(tmp_path: Path, name: str, sign: int) 
     while (claim := worker.take()) is not None:
         drawn.append(claim.suggest()["loss.eig"])
         claim.finish("complete", sign * drawn[-1])
-    # Eight of ten in the best quarter: uniform draws come to that four times in 10,000. One that explores may be anywhere.
+    # Eight of ten in the best quarter: uniform draws do so four times in 10,000; one that explores may lie anywhere.
     assert sum(sign * (value - 0.5) > 0.25 for value in drawn[-10:]) >= 8
     assert len(set(drawn)) == 30
 
