@@ -10,13 +10,18 @@ import pytest
 from diskoop import load
 from diskoop.errors import InputError
 from diskoop.evaluation.protocols import speech
+from diskoop.evaluation.registry import EvalConfig, EvalContext
 from diskoop.evaluation.results import Key, ModelResults, from_records, single_value
 from diskoop.provenance import Origin
+from diskoop.run import Run
 from diskoop.settings import Settings
+from diskoop.training.progress import Reporter
+from diskoop.workflows import reproduce
 from diskoop.workflows.reproduce import ABLATIONS, ReproduceConfig, build_settings, describe_differences
 from tests.conftest import real_data
 from tests.helpers.cli import diskoop
 from tests.helpers.media import tone, write_sound
+from tests.helpers.training import Quiet
 
 TINY = (
     "train.epochs=1",
@@ -209,6 +214,37 @@ def test_differences_between_losses_that_seeds_explain_are_called_none() -> None
     assert "a standard error over 3 seeds" in said[2]
     assert describe_differences({"full": trained(0.9, 0.8), "twin": trained(0.9, 0.8)})[0].endswith("none.")
     assert describe_differences({"full": trained(0.9), "less": trained(0.7)}) == []
+
+
+def test_an_ablation_puts_seeds_together_and_draws_the_first(
+    video_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it but the eight trainings and what is measured of them."""
+    run, key = load(video_run), Key("multifactor", "score")
+    train, test = (run.data(split).select(range(20)) for split in ("train", "test"))
+    trained: list[tuple[Path, float]] = []
+    scores = iter((0.9, 0.8, 0.7, 0.62, 0.9, 0.6, 0.5, 0.5))
+
+    def remember(settings: Settings, path: Path, *_: Any) -> Run:
+        trained.append((path, settings.loss.eig))
+        return run
+
+    def measure(run: Run, config: EvalConfig, reporter: Reporter) -> tuple[list[ModelResults], EvalContext]:
+        assert not config.baselines
+        origin = Origin(0, "", "", "")
+        return [ModelResults("ours", {key: single_value(next(scores))}, origin)], EvalContext(train, test)
+
+    monkeypatch.setattr(reproduce, "train_or_resume", remember)
+    monkeypatch.setattr(reproduce, "measure_models", measure)
+    options = asked("ablation", out=tmp_path / "out", num_seeds=2)
+    results, files = reproduce.reproduce(options, EvalConfig(), Quiet())
+    assert len({path for path, _ in trained}) == 8
+    assert [eig > 0 for _, eig in trained] == [True] * 6 + [False] * 2
+    means = {model.name: model.values[key].mean for model in results.models if key in model.values}
+    assert means == pytest.approx({"full": 0.85, "L_stat only": 0.66, "L_dyn only": 0.75, "plain KAE": 0.5})
+    assert any(note.startswith("L_stat only against full: multifactor score -0.190") for note in results.notes)
+    assert [file.name for file in files] == ["table.md", "table.json", "swaps.png", "spectra.png"]
+    assert all(file.stat().st_size > 0 for file in files)
 
 
 def means(folder: Path) -> dict[str, dict[Key, float]]:

@@ -1,11 +1,15 @@
 """`diskoop search`: a folder with all of it, the same command goes on, and workers may be killed."""
 
+import contextlib
 import json
 import re
 import shutil
 import signal
+import sqlite3
+import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -379,7 +383,7 @@ def test_a_suspended_worker_spoils_nothing(tmp_path: Path) -> None:
     runs = tmp_path / "searches" / "mine" / "trials"
     suspended = start("search", "-c", "mine.yaml", cwd=tmp_path)
     wait_for(lambda: checkpointed(runs / "000-0") > 0, suspended)
-    suspended.send_signal(signal.SIGSTOP)
+    suspend(suspended, tmp_path / "searches" / "mine" / "search.db")
     result = diskoop("search", "-c", "mine.yaml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "trial 000 of 1 once more: " in result.stderr
@@ -389,6 +393,19 @@ def test_a_suspended_worker_spoils_nothing(tmp_path: Path) -> None:
     _, errors = suspended.communicate(timeout=600)
     assert (suspended.returncode, "trial 000 has been taken over by another worker" in errors) == (0, True), errors
     assert contents(runs) == whole
+
+
+def suspend(process: subprocess.Popen[str], database: Path) -> None:
+    """Stop a process at a moment at which it does not hold the lock of its database; who holds that keeps all out."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            with contextlib.closing(sqlite3.connect(database, timeout=0.2)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError:
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
 
 
 def checkpointed(run: Path) -> int:
