@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import own_data
 
-BRIEF = {"model": {"k": 5, "h": 8}, "spectrum": {"static": 2}, "train": {"steps": 5}}
+BRIEF = {"model": {"k": 5, "h": 8, "pooled": 0}, "spectrum": {"static": 2}, "train": {"steps": 5}}
 
 
 def test_a_run_is_measured_beside_pca_and_trained_once(tmp_path: Path) -> None:
