@@ -27,7 +27,7 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 # Minutes each: one that began last would keep a single process busy at the end.
 LONGEST = (
     "test_the_demo_separates_static_from_dynamic",
-    "test_each_briefly",
+    "test_a_trained_run_finds_and_swaps_the_known_factors",
     "test_commands_write_what_one_process_writes",
 )
 

@@ -120,7 +120,8 @@ def test_verdicts_are_the_largest_logits(classifier: Classifier, series: Sequenc
         assert np.abs(logits[label].sum(1) - 1).min() > 0.1  # no shares, which would sum to 1
 
 
-@pytest.mark.parametrize("size", [pytest.param(32, marks=pytest.mark.slow), pytest.param(64, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [32, 64])
 def test_it_hardly_errs_on_puppets(size: int) -> None:
     assert min(train_classifier(load_data("puppets", "all", size=size), reporter=Quiet()).accuracy.values()) >= 0.99
 

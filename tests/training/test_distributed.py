@@ -44,20 +44,26 @@ from tests.helpers.training import Quiet
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What two processes compute in every case."""
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that the cases are computed in, with the store of one of them; the others' sets are registered."""
     folder = tmp_path_factory.mktemp("recorded")
     known = dict(DATA_SETS)
     register_sets()
     write_store(folder)
-    cases = [case for case in CASES if case != "three processes"]
-    ended = end(start_processes(PROCESSES, *cases, count=2, cwd=folder))
-    assert [code for code, _ in ended] == [0, 0], ended
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "SMALL_CHUNK", 1)
         yield folder
     DATA_SETS.clear()
     DATA_SETS.update(known)
+
+
+@pytest.fixture(scope="module")
+def recorded(sets: Path) -> Path:
+    """What two processes compute in every case."""
+    cases = [case for case in CASES if case != "three processes"]
+    ended = end(start_processes(PROCESSES, *cases, count=2, cwd=sets))
+    assert [code for code, _ in ended] == [0, 0], ended
+    return sets
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "three processes"])
@@ -67,11 +73,11 @@ def test_two_processes_equal_one(case: str, recorded: Path) -> None:
 
 
 @pytest.mark.slow
-def test_three_processes_equal_one(recorded: Path) -> None:
+def test_three_processes_equal_one(sets: Path) -> None:
     """Where the neighbours in a ring are two others."""
-    ended = end(start_processes(PROCESSES, "three processes", count=3, cwd=recorded))
+    ended = end(start_processes(PROCESSES, "three processes", count=3, cwd=sets))
     assert [code for code, _ in ended] == [0, 0, 0], ended
-    assert_equal_one("three processes", recorded)
+    assert_equal_one("three processes", sets)
 
 
 def assert_equal_one(case: str, recorded: Path) -> None:

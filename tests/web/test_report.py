@@ -382,6 +382,7 @@ def test_it_prints_on_a4(pages: dict[str, str], tmp_path: Path) -> None:
             tab.close()
 
 
+@pytest.mark.slow
 def test_the_command(series_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = Path(shutil.copytree(series_run, tmp_path / "run"))
     facts = answer("report", "run", cwd=tmp_path)

@@ -291,14 +291,8 @@ def test_quick_speech_on_real_recordings(tmp_path: Path) -> None:
     assert ours[Key("phones", "dynamic")] > ours[Key("phones", "static")] > ours[Key("phones", "chance")]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("ablation", marks=pytest.mark.long),
-        pytest.param("faces", marks=pytest.mark.long),
-        pytest.param("sprites", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", ["ablation", "faces", "sprites"])
+@pytest.mark.long
 def test_each_briefly(name: str, tmp_path: Path) -> None:
     # Few latents, for factors take eight sequences for each static direction.
     brief = ("train.epochs=1", "data.limit=320", "model.k=24", "spectrum.static=12", "--repeats", "1")
