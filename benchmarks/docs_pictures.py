@@ -1,4 +1,4 @@
-"""The moving swap and the picture of the explorer in the docs: `python benchmarks/docs_pictures.py`
+"""The moving swap and the picture of the explorer in the docs: `python -m benchmarks.docs_pictures`
 
 Both show the run `pretrained:puppets` and its examples, so nothing is trained. The second needs a browser.
 """

@@ -1,4 +1,4 @@
-"""How long from a click to the new picture? `python benchmarks/explorer.py [RUN]`
+"""How long from a click to the new picture? `python -m benchmarks.explorer [RUN]`
 
 Opens the explorer of a run in the system's Chromium, clicks one eigenvalue after another, and measures inside the page
 the time until the new frames are drawn; beside it, the server's share. Without a run, one with networks of the paper's

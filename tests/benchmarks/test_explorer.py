@@ -1,4 +1,4 @@
-"""The benchmark runs. Speed is for people to look at: `python benchmarks/explorer.py`."""
+"""The benchmark runs. Speed is for people to look at: `python -m benchmarks.explorer`."""
 
 from pathlib import Path
 
