@@ -189,7 +189,7 @@ def check_command(words: list[str]) -> None:
 
 def check_script(words: list[str]) -> None:
     if words[0] == "-m":
-        assert words[1] in ("venv", "sphinx")
+        assert words[1] in ("venv", "sphinx") or (ROOT / f"{words[1].replace('.', '/')}.py").is_file()
         return
     script = (ROOT / words[0]).read_text(encoding="utf-8")
     for word in words[1:]:
